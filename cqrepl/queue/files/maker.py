@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.filebytes import FileBytes
-from cqrepl.queue.files.mapping import check_no_link, open_to_write
+from cqrepl.queue.files.mapping import check_no_link, close_file, open_to_write
 from cqrepl.queue.files.storefile import SUFFIX
 from cqrepl.surroundings import surroundings
 from wire.header import is_ready
@@ -74,7 +74,7 @@ def make_file(
             surroundings().write(descriptor, _ZEROS[: touched_bytes - start], start)
         return put_in_place(unfinished, path, may_replace=may_replace)
     finally:
-        os.close(descriptor)
+        close_file(descriptor)
         unfinished.unlink(missing_ok=True)
 
 
@@ -109,7 +109,7 @@ def _finish(made: Path, image: Callable[[], bytes], *, is_synced: bool) -> None:
     try:
         _lay(descriptor, image(), 0, is_synced=is_synced)
     finally:
-        os.close(descriptor)
+        close_file(descriptor)
 
 
 def _lay(descriptor: int, image: bytes, size: int, *, is_synced: bool) -> None:

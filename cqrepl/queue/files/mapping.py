@@ -396,6 +396,12 @@ def open_to_write(path: Path, flags: int = os.O_CLOEXEC) -> int:
         raise
 
 
+def close_file(descriptor: int) -> None:
+    """Closes a descriptor of a file of the queue's: not while this process has a record lock."""
+    with RECORD_LOCK_GUARD:
+        os.close(descriptor)
+
+
 def check_no_link(path: Path) -> None:
     """Does nothing unless a path is a symbolic link; one that leads to itself, as nobody can open
     it, is for the system to tell.

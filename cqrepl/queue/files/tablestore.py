@@ -25,7 +25,13 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, Mapping, check_name, open_to_write
+from cqrepl.queue.files.mapping import (
+    RECORD_LOCK_GUARD,
+    Mapping,
+    check_name,
+    close_file,
+    open_to_write,
+)
 from cqrepl.queue.format import rollcycle
 from cqrepl.queue.format.errors import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.format.layout import QueueLayout
@@ -125,7 +131,7 @@ class TableStore:
     @classmethod
     def create(cls, path: Path, layout: QueueLayout) -> "TableStore":
         """Makes a table store, or opens the one that another process has just made."""
-        os.close(open_to_write(path, os.O_CREAT | os.O_CLOEXEC))
+        close_file(open_to_write(path, os.O_CREAT | os.O_CLOEXEC))
         mapping = Mapping(path, writable=True)
         try:
             mapping.reserve(0, max(FILE_BYTES, mapping.length))

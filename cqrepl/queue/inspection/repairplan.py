@@ -24,7 +24,7 @@ from typing import Final
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
 from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY, WordLock
-from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.files.mapping import Mapping, close_file
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import NotAQueue, QueueError
 from cqrepl.queue.format.index import format_index
@@ -207,7 +207,7 @@ def _copy(paths: set[Path], backup: Path) -> None:
             finally:
                 os.close(target)
         finally:
-            os.close(source)
+            close_file(source)
 
 
 def _copy_bytes(source: int, target: int) -> None:

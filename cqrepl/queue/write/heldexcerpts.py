@@ -7,12 +7,11 @@ torn by a power cut. Then its missing bytes are written in, at their place
 syncs all behind it first, and hears of a failure, of which the system tells once.
 """
 
-import os
 from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, open_to_write
+from cqrepl.queue.files.mapping import close_file, open_to_write
 from cqrepl.queue.format.errors import Diverged
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import cycle_of, format_index
@@ -99,8 +98,7 @@ class HeldExcerpts:
             for position, received_bytes in torn:
                 surroundings().write(descriptor, received_bytes, position)
         finally:
-            with RECORD_LOCK_GUARD:  # closing drops this process's record locks on the file
-                os.close(descriptor)
+            close_file(descriptor)
         self.mended += len(torn)
 
     def _refuse(self, mine: ExcerptBatch, theirs: ExcerptBatch) -> None:
