@@ -91,6 +91,10 @@ class Surroundings:
         """Seconds."""
         return time.monotonic()
 
+    def processor_seconds(self) -> float:
+        """How long this thread has had a core so far."""
+        return time.thread_time()
+
     def give_time(self) -> None:
         """Tells the native kernel what time it is, where it cannot know."""
 

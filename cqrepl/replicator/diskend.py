@@ -42,9 +42,10 @@ from cqrepl.console.units import plural
 from cqrepl.net.threads import InThread, NoThread, in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index, sequence_of
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.auditshare import Reading
 from cqrepl.replicator.descriptors import is_none_left
 from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.queues import Signal
@@ -54,6 +55,7 @@ from cqrepl.surroundings import monotonic, surroundings
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
 SAVE_SECONDS: Final = 20.0  # to the next look where only more of it is on the disk, and was read
 REST_SECONDS: Final = 1.5  # after what came last
+LOOK_READ_SECONDS: Final = 0.4  # of reading closed store files that are new, each time
 FULL_LOOK_SECONDS: Final = 45.0  # to the next look where nothing in the directory has changed
 _logger: Final = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ class DiskEnd:
 
     Attributes:
         is_at_once: what is appended is synced without delay, as it is waited for.
+        reading: how it was read last.
 
     Raises:
         QueueError: the queue cannot be read.
@@ -98,6 +101,7 @@ class DiskEnd:
     ) -> None:
         self.is_dirty = False
         self.is_at_once = False
+        self.reading = Reading()
         self._tell_synced = synced
         self._turn = trio.Lock()  # of one sync after the other
         self.unproved_from: Index | None = None  # None: all of it is as it was appended
@@ -335,7 +339,7 @@ class DiskEnd:
         """
         if self.unproved_from is not None or self._is_forgotten:
             return False
-        is_behind = False
+        is_behind, self.reading = False, Reading()
         with self._telling():
             end = self._end()
             has_come, self._end_read = end != self._end_read, end
@@ -349,7 +353,23 @@ class DiskEnd:
 
     def _follow(self, end: Index, seconds: float) -> list[Place]:
         """In a thread, where it may have waited for others: nothing, if it is closed by now."""
-        return [] if self._is_forgotten else self._audit.follow(end, seconds)
+        if self._is_forgotten:
+            return []
+        here = surroundings()
+        began_s, ran_s = here.monotonic(), here.processor_seconds()
+        found = self._audit.follow(end, seconds)
+        took_s, ran_s = here.monotonic() - began_s, here.processor_seconds() - ran_s
+        self.reading = Reading(took_s, ran_s, self._cycles_left(end))
+        return found
+
+    def _cycles_left(self, end: Index) -> int:
+        """How many closed cycles are left to be read, of which nothing was."""
+        at, shift = self.audited, self._queue.layout.roll_cycle.shift
+        first, last = cycle_of(at, shift), cycle_of(end, shift)
+        if first == last:
+            return 0
+        is_begun = sequence_of(at, shift) > 0
+        return sum(first + is_begun <= cycle < last for cycle in self._queue.cycles.listing())
 
     async def scrub_a_while(self) -> int | None:
         """Reads a stretch of closed store files once more: how many bytes; None when a round is
@@ -395,7 +415,7 @@ class DiskEnd:
         since = monotonic() - self._looked_at
         if self._looked is None or since >= FULL_LOOK_SECONDS:
             return True
-        if self._audit.has_to_read or self.has_news_to_look_at:
+        if self._closed.has_more or self._audit.has_to_read or self.has_news_to_look_at:
             return True
         return since >= SAVE_SECONDS and (self._audit.has_to_save or self._state() != self._looked)
 
@@ -425,11 +445,12 @@ class DiskEnd:
             return None  # a look tells
         return _Looked(status.st_ino, status.st_mtime_ns, self._files.end, self.unproved_from)
 
-    async def look(self, do: InThread = in_thread) -> None:
+    async def look(self, do: InThread = in_thread, seconds: float = LOOK_READ_SECONDS) -> None:
         """Looks at the closed store files.
 
         Args:
             do: what does it in a thread.
+            seconds: so long those that are new are read, and the next look goes on there.
         """
         if self._is_looking or self._is_forgotten:
             return
@@ -437,7 +458,7 @@ class DiskEnd:
         state, self._looked = self._state(), None
         try:
             with self._telling():
-                may_note = await do(self._look)
+                may_note = await do(partial(self._look, seconds))
                 self._looked, self._looked_at = state, monotonic()
                 # it may have been closed meanwhile: its end is asked for here, not in the thread
                 if may_note and not self._is_forgotten and self._end() > self._files.end:
@@ -445,7 +466,7 @@ class DiskEnd:
         finally:
             self._is_looking = False
 
-    def _look(self) -> bool:
+    def _look(self, seconds: float) -> bool:
         """True when a sync would let more be noted. In a thread, as `_follow`."""
         if self._is_forgotten:
             return False
@@ -453,7 +474,7 @@ class DiskEnd:
         cycles = (
             range(doubtful.start >> shift, (doubtful.stop >> shift) + 1) if doubtful else doubtful
         )
-        may_note = self._closed.look(self._files.end, cycles)
+        may_note = self._closed.look(self._files.end, cycles, seconds)
         if self.unproved_from is None and not self._files.has_failed:
             if self._audited is None:
                 self._audit.follow_now_and_then(self._queue.cycles)

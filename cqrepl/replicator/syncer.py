@@ -6,6 +6,7 @@ What that means for one queue, and when it is done, is `diskend`'s.
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 
 import trio
@@ -15,7 +16,8 @@ from cqrepl.net.ticks import until_tick
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.diskend import SYNC_SECONDS, DiskEnd
+from cqrepl.replicator.auditshare import Reading, rest_seconds
+from cqrepl.replicator.diskend import LOOK_READ_SECONDS, SYNC_SECONDS, DiskEnd
 from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.storedthread import StoredThread
@@ -166,7 +168,8 @@ class Syncer:
                 if end.has_to_look:
                     due.append(end)
                 await _turn_for_others(nth)
-            await _in_groups(due, lambda end: end.look(self._looks.do))
+            seconds = LOOK_READ_SECONDS / max(len(due), 1)  # of all together
+            await _in_groups(due, partial(DiskEnd.look, do=self._looks.do, seconds=seconds))
             await until_tick(LOOK_SECONDS)
 
     async def _look_at_names(self) -> None:
@@ -177,10 +180,11 @@ class Syncer:
                 await _turn_for_others(nth)
 
     async def _audit_all(self) -> None:
-        had_any = False
+        rest_s = AUDIT_SECONDS * AUDIT_REST
         while True:
-            await until_tick(AUDIT_SECONDS * (1 if had_any else AUDIT_REST))
-            had_any = await self._audit_due(self._in_turn())
+            usual_s = AUDIT_SECONDS, AUDIT_SECONDS * AUDIT_REST
+            await (until_tick(rest_s) if rest_s in usual_s else trio.sleep(rest_s))
+            rest_s = await self._audit_due(self._in_turn())
 
     def _in_turn(self) -> list[DiskEnd]:
         """Those to which something has come: all that have come to rest, and some of the others,
@@ -200,19 +204,23 @@ class Syncer:
             due.append(ends[at])
         return due
 
-    async def _audit_due(self, due: "list[DiskEnd]") -> bool:
+    async def _audit_due(self, due: "list[DiskEnd]") -> float:
         """All for a short time together, however many they are. Then those to which nothing has
-        come meanwhile to their ends: their streams are at rest. False where there are none."""
-        behind = []
+        come meanwhile to their ends: their streams are at rest. How long to rest then."""
+        behind, readings = [], []
 
         async def audit(end: DiskEnd) -> None:
             if await end.audit_a_while(FOLLOW_SECONDS / len(due), self._audits.do):
                 behind.append(end)
+            else:
+                readings.append(end.reading)
 
         await _in_groups(due, audit)
         for end in behind:
             await end.audit()
-        return bool(due)
+        if not due:
+            return AUDIT_SECONDS * AUDIT_REST
+        return rest_seconds(Reading.of_round(readings), AUDIT_SECONDS)
 
     def _each(self) -> Iterator[tuple[int, DiskEnd]]:
         """Every queue that is not closed meanwhile, with a number."""
@@ -241,7 +249,7 @@ class Syncer:
                 if is_last:
                     await end.audit_a_while(FOLLOW_SECONDS / len(due), self._syncs.do)
             if is_last or end.has_news_to_look_at:
-                await end.look(self._syncs.do)
+                await end.look(self._syncs.do, LOOK_READ_SECONDS / len(due))
 
         await _in_groups(due, sync)
 

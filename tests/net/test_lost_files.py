@@ -147,9 +147,9 @@ async def test_a_look_that_began_before_it_came_back_stops_nothing_for_good(
     file, look = noon_path(tmp_path / side, ROLL, ahead=1), ClosedFiles.look
     take_file, looks, goes_on = LostFiles._take, list[str](), threading.Event()
 
-    def late(closed: ClosedFiles, synced: Index, doubtful: range = range(0)) -> bool:
+    def late(closed: ClosedFiles, synced: Index, doubtful: range, seconds: float) -> bool:
         try:
-            return look(closed, synced, doubtful)
+            return look(closed, synced, doubtful, seconds)
         except QueueDamaged as error:
             looks.append(str(error))
             if len(looks) == 2:

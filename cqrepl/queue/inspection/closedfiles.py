@@ -8,6 +8,7 @@ is none of them, whatever was noted: a queue that has lost its end, as one from 
 back from its copies. What changes behind the file system's back is found where copies are compared.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,26 +21,33 @@ from cqrepl.queue.format.index import Cycle, Index, Sequence, cycle_of, index_of
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.closeddigest import ClosedDigest
 from cqrepl.queue.read.count import count_in
+from cqrepl.surroundings import monotonic
 
-NEW_MAX: Final = 16  # cycles that are new in one look: each is read as a whole
+NEW_MAX: Final = 16  # cycles that are new in one look: each is read
 STALE_MAX: Final = 1024  # records of files that retention has taken
 
 
 class ClosedFiles:
-    """The closed store files of one queue. One thread at a time looks."""
+    """The closed store files of one queue. One thread at a time looks.
+
+    Attributes:
+        has_more: the last look had not the time to read all that was new.
+    """
 
     def __init__(self, cycles: Cycles, chains: Chains) -> None:
+        self.has_more = False
         self._cycles = cycles
         self._chains = chains
         self._sound: dict[Cycle, StoreState] = {}  # the file that was looked at, and as it was
 
-    def look(self, synced: Index, doubtful: range = range(0)) -> bool:
+    def look(self, synced: Index, doubtful: range = range(0), seconds: float = math.inf) -> bool:
         """Checks that what was noted is there, and notes what has been closed since; true when that
         waits for the disk.
 
         Args:
             synced: a next index: what comes before it is on the disk.
             doubtful: cycles that a power cut may have torn: they may still be mended.
+            seconds: so long what is new is read, and the next look goes on there.
 
         Raises:
             QueueDamaged: a store file is missing between others, or holds less than it did.
@@ -61,8 +69,13 @@ class ClosedFiles:
             for cycle in listed[:-1]
             if cycle not in noted or (noted[cycle].chain == UNKNOWN_CHAIN and cycle not in doubtful)
         ]
+        self.has_more = has_chains() and len(new) > NEW_MAX
+        until = monotonic() + seconds
         for cycle in new[:NEW_MAX] if has_chains() else ():
-            self._remember(cycle, is_doubtful=cycle in doubtful)
+            left_s = max(until - monotonic(), 0.0)
+            if not self._remember(cycle, left_s, is_doubtful=cycle in doubtful):
+                self.has_more = True
+                break
         closed.note_below(cycle_of(synced, self._cycles.shift))
         if sum(cycle < listed[0] for cycle in noted) > max(STALE_MAX, len(listed)):
             closed.forget_below(listed[0])
@@ -81,12 +94,16 @@ class ClosedFiles:
             if before is not None:  # nobody writes to a closed one
                 self._chains.doubt(record.cycle)
 
-    def _remember(self, cycle: Cycle, *, is_doubtful: bool) -> None:
-        if self._cycles.has_ended(cycle):
-            count = count_in(self._cycles, cycle)
-            end = index_of(cycle, Sequence(count), self._cycles.shift)
-            chain = UNKNOWN_CHAIN if is_doubtful else self._chains.at(end)
+    def _remember(self, cycle: Cycle, seconds: float, *, is_doubtful: bool) -> bool:
+        """False where the time was too short to read it."""
+        if not self._cycles.has_ended(cycle):
+            return True
+        count = count_in(self._cycles, cycle)
+        end = index_of(cycle, Sequence(count), self._cycles.shift)
+        chain = UNKNOWN_CHAIN if is_doubtful else self._chains.at_within(end, seconds)
+        if chain is not None:
             self._cycles.closed.remember(ClosedCycle(cycle, count, chain))
+        return chain is not None
 
 
 def wanting(cycles: Cycles, known: Mapping[Cycle, ClosedCycle] | None = None) -> list[ClosedCycle]:

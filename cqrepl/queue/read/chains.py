@@ -96,6 +96,19 @@ class Chains:
         with self._turn:
             return self._at(cycle_of(index, shift), sequence_of(index, shift))
 
+    def at_within(self, index: Index, seconds: float) -> bytes | None:
+        """As `at`, read for so many seconds, but one batch at least; None where there is more to be
+        read: the next call goes on from there.
+
+        Raises:
+            IndexGap, QueueError: as `at`.
+        """
+        shift, until = self._cycles.shift, monotonic() + seconds
+        cycle, target = cycle_of(index, shift), sequence_of(index, shift)
+        with self._turn:
+            sequence, chain = self._read_to(cycle, target, lambda: monotonic() > until)
+        return chain if sequence == target else None
+
     def read_at(self, index: Index) -> bytes:
         """The same, read from the first excerpt on, whatever is known.
 
