@@ -201,3 +201,20 @@ def test_what_an_excerpt_takes_in_a_store_file(tmp_path: Path) -> None:
             content = store.read_bytes()
         starts = [each.start() for each in re.finditer(b"x" * size, content)]
         assert {starts[at + 1] - starts[at] for at in range(3)} == {stored_bytes(size)}
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.15, Verdict.GOAL), (0.2, Verdict.MISSED)])
+def test_reading_behind_one_cycle_may_take_15_percent_of_a_core(
+    share: float, verdict: Verdict
+) -> None:
+    (one,) = [each for each in ROWS if each.key == "audits-share-1"]
+    values = {"source_share": 0.01, "sink_share": share}
+    found = Found(group="audits", case="ours-audits-1", round=1, load=1.0, values=values)
+    assert judge(one, Results(found=[found])).verdict is verdict
+
+
+def test_frames_are_no_worse_than_before_runs_at_each_size() -> None:
+    floors = {each.key: each.floor for each in ROWS if each.key.startswith("frames-")}
+    assert floors == pytest.approx(
+        {"frames-64": 2.716, "frames-256": 3.589, "frames-1024": 3.783, "frames-16384": 2.91}
+    )

@@ -13,7 +13,7 @@ from cqrepl.bench.local import append_round, tail_round
 from cqrepl.bench.percentiles import percentile
 from cqrepl.bench.report import scratch
 from cqrepl.cli.main import cli
-from tests.bench import idle, stalled, twoways, waitacked, waiters
+from tests.bench import audits, idle, stalled, twoways, waitacked, waiters
 from tests.bench.compare.running import Case, Group, Values
 from tests.bench.fullhost import full_host_round
 from tests.bench.peers import aeron, java, limits, nats, postgres, redis
@@ -43,6 +43,7 @@ WAITERS_LEVELS = ("appended", "synced", "applied")
 APPLIED_SIZE, APPLIED_COUNT = 64, 2000
 WAITED_SIZE, WAITED_COUNT, WAITED_QUEUES = 64, 2000, (1, 100)
 IDLE_QUEUES, IDLE_PEERS, IDLE_SECONDS = 100, 3, 20.0
+AUDIT_CYCLES, AUDIT_SIZE, AUDIT_COUNT = (1, 10), 256, 12_000_000
 QUICK_SHARE = 20
 POLLS = "import os\nwhile True: os.sched_yield()"
 
@@ -61,6 +62,7 @@ def groups(*, quick: bool) -> list[Group]:
               rounds_max=1),
         _fan_out(share),
         _stalled(share),
+        _audits(share),
         *(_waiters(level, share) for level in WAITERS_LEVELS),
         _applied(share),
         _waited(share),
@@ -99,15 +101,16 @@ def _catch_up(number: int, share: int) -> Group:
             Case(name=f"c-stream-{size}", run=stream, missing=limits.missing),
             Case(name=f"ours-fresh-{size}", run=partial(_ours, size, count, False)),
             Case(name=f"ours-touched-{size}", run=partial(_ours, size, count, True)),
+            Case(name=f"ours-frames-{size}", run=partial(_ours, size, count, False, runs=False)),
             *peers,
         ],
     )
 
 
-def _ours(size: int, count: int, touched: bool, kept: Path) -> Values:
+def _ours(size: int, count: int, touched: bool, kept: Path, *, runs: bool | None = None) -> Values:
     work = prepared(kept, size, count)
     with scratch() as folder:
-        values = catch_up_round(folder, work, touched=touched).values
+        values = catch_up_round(folder, work, touched=touched, runs=runs).values
     return values | {"stored_gb_per_s": values["excerpts_per_s"] * stored_bytes(size) / 1e9}
 
 
@@ -286,6 +289,19 @@ def _stalled(share: int) -> Group:
             Case(name="ours-beside-resting", run=run),
             Case(name="ours-beside-slow", run=partial(run, slow=SLOW_BYTES_PER_S)),
         ],
+    )
+
+
+def _audits(share: int) -> Group:
+    """What is read behind a catch-up of one cycle, and of several."""
+
+    def run(cycles: int, _kept: Path) -> Values:
+        with scratch() as folder:
+            return audits.measure(folder, AUDIT_SIZE, AUDIT_COUNT // share, cycles)
+
+    names = [(each, f"ours-audits-{each}") for each in AUDIT_CYCLES]
+    return Group(
+        name="audits", cases=[Case(name=name, run=partial(run, each)) for each, name in names]
     )
 
 

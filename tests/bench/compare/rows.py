@@ -5,9 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tests.bench.compare.cases import QUEUES, QUEUES_MANY, SINKS, SIZES, WAITED_QUEUES
+from tests.bench.compare.cases import (
+    AUDIT_CYCLES,
+    QUEUES,
+    QUEUES_MANY,
+    SINKS,
+    SIZES,
+    WAITED_QUEUES,
+)
 from tests.bench.compare.running import LOAD_MAX, Found, Results
 
+NO_WORSE = 0.97  # than before there were runs
 Ref = tuple[str, str]  # a case, and the name of one of its values
 
 
@@ -133,6 +141,7 @@ def _rates() -> list[Row]:
     """Catching up, against Java in its second half, Aeron, and loopback itself."""
     fresh = ((8, 5), (7, 5), (5, 4.5), (5, 4))
     touched = ((12, 8), (8, 6), (6, 5), (8, 7))
+    frames = tuple((now, now * NO_WORSE) for now in (2.8, 3.7, 3.9, 3.0))
     aeron = ((2, 1.5), (1.6, 1.3), (1.3, 1.1), (1.8, 1.5))
     stored = ((0.8, 0.65),) * len(SIZES)
     rows = []
@@ -150,6 +159,13 @@ def _rates() -> list[Row]:
             ("ours-touched", "excerpts_per_s"),
             ("java", "half_per_s"),
             touched,
+        ),
+        (
+            "frames",
+            "catch-up rate with --frames / Java, fresh files",
+            ("ours-frames", "excerpts_per_s"),
+            ("java", "half_per_s"),
+            frames,
         ),
         (
             "aeron",
@@ -325,6 +341,25 @@ def _costs() -> list[Row]:
     return rows
 
 
+def _audits() -> list[Row]:
+    """What is read behind a catch-up."""
+    rows = []
+    for cycles, number, share in zip(
+        AUDIT_CYCLES, ("one cycle", "ten cycles"), (0.15, 0.5), strict=True
+    ):
+        for kind, title, goal, unit, scale in (
+            ("share", "what reading behind it takes of a core", 100 * share, "%", 0.01),
+            ("after", "until all is read / its own time", 1.0, "x", 1.0),
+        ):
+            ours = [(f"ours-audits-{cycles}", f"{side}_{kind}") for side in ("source", "sink")]
+            title = f"catch-up of {number}: {title}"
+            rows.append(
+                Row(key=f"audits-{kind}-{cycles}", title=title, kind=Kind.VALUE, ours=ours,
+                    goal=goal, floor=goal, unit=unit, scale=scale)
+            )  # fmt: skip
+    return rows
+
+
 def _waits() -> list[Row]:
     """Threads that wait for their own writes, each at the same durability as its peer."""
     rows = []
@@ -366,5 +401,5 @@ def _waits() -> list[Row]:
 
 
 ROWS: tuple[Row, ...] = (
-    *_rates(), *_stores(), *_latencies(), *_live(), *_local(), *_waits(), *_costs(),
+    *_rates(), *_stores(), *_latencies(), *_live(), *_local(), *_waits(), *_costs(), *_audits(),
 )  # fmt: skip
