@@ -69,23 +69,23 @@ if TYPE_CHECKING:
         sequence_of,
     )
     from cqrepl.queue.read.stall import Stall
-    from cqrepl.replicator.ackboard import AckBoard, WaitEnded
-    from cqrepl.replicator.consent import ReturnRefused, ReturnSettings
+    from cqrepl.replicator.agreement.consent import ReturnRefused, ReturnSettings
+    from cqrepl.replicator.agreement.identities import OtherQueue
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.host import Host, serve_host
     from cqrepl.replicator.hostend import HostEnded
     from cqrepl.replicator.hostevents import HostEvents, Role, telling
-    from cqrepl.replicator.hostmarks import HostMarks
     from cqrepl.replicator.hostqueue import HostQueue
-    from cqrepl.replicator.identities import OtherQueue
-    from cqrepl.replicator.keptepochs import Fenced
     from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
-    from cqrepl.replicator.relaydesk import CopyBehind
+    from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
+    from cqrepl.replicator.marks.hostmarks import HostMarks
+    from cqrepl.replicator.queuestate.keptepochs import Fenced
+    from cqrepl.replicator.queuestate.passedon import CopyBehind
+    from cqrepl.replicator.queuestate.stops import Stop
     from cqrepl.replicator.safereader import SafeReader
     from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
-    from cqrepl.replicator.stops import Stop
 
 __all__ = [
     "NEXT_OF_EMPTY",
@@ -188,7 +188,7 @@ _HOMES: Final = {
     "PAYLOAD_MAX": "cqrepl.protocol",
     "PRESETS": "cqrepl.protocol.ackpolicy",
     "ROLL_CYCLES": "cqrepl.queue",
-    "AckBoard": "cqrepl.replicator.ackboard",
+    "AckBoard": "cqrepl.replicator.marks.ackboard",
     "AckLevel": "cqrepl.kernel.board",
     "AckOutcome": "cqrepl.replicator.leadership",
     "AckPolicy": "cqrepl.protocol",
@@ -199,7 +199,7 @@ _HOMES: Final = {
     "Cid": "cqrepl.protocol.cid",
     "Columns": "cqrepl.queue",
     "ConfigError": "cqrepl.config.errors",
-    "CopyBehind": "cqrepl.replicator.relaydesk",
+    "CopyBehind": "cqrepl.replicator.queuestate.passedon",
     "Cycle": "cqrepl.queue",
     "Diverged": "cqrepl.queue",
     "Durability": "cqrepl.queue",
@@ -207,7 +207,7 @@ _HOMES: Final = {
     "Excerpt": "cqrepl.queue",
     "ExcerptBatch": "cqrepl.queue",
     "ExcerptTooLarge": "cqrepl.queue",
-    "Fenced": "cqrepl.replicator.keptepochs",
+    "Fenced": "cqrepl.replicator.queuestate.keptepochs",
     "Following": "cqrepl.replicator.follow",
     "From": "cqrepl.protocol.ackpolicy",
     "HandlerKind": "cqrepl.protocol",
@@ -215,7 +215,7 @@ _HOMES: Final = {
     "Host": "cqrepl.replicator.host",
     "HostEnded": "cqrepl.replicator.hostend",
     "HostEvents": "cqrepl.replicator.hostevents",
-    "HostMarks": "cqrepl.replicator.hostmarks",
+    "HostMarks": "cqrepl.replicator.marks.hostmarks",
     "HostQueue": "cqrepl.replicator.hostqueue",
     "HostSettings": "cqrepl.replicator.settings",
     "Index": "cqrepl.queue",
@@ -230,7 +230,7 @@ _HOMES: Final = {
     "NetSettings": "cqrepl.net.settings",
     "NotAQueue": "cqrepl.queue",
     "OnTimeout": "cqrepl.protocol.ackpolicy",
-    "OtherQueue": "cqrepl.replicator.identities",
+    "OtherQueue": "cqrepl.replicator.agreement.identities",
     "Pauser": "cqrepl.queue",
     "Program": "cqrepl.net.program",
     "ProtocolSettings": "cqrepl.protocol",
@@ -240,8 +240,8 @@ _HOMES: Final = {
     "QueueLayout": "cqrepl.queue",
     "QueueLocked": "cqrepl.queue",
     "Refused": "cqrepl.net.errors",
-    "ReturnRefused": "cqrepl.replicator.consent",
-    "ReturnSettings": "cqrepl.replicator.consent",
+    "ReturnRefused": "cqrepl.replicator.agreement.consent",
+    "ReturnSettings": "cqrepl.replicator.agreement.consent",
     "Role": "cqrepl.replicator.hostevents",
     "RollCycle": "cqrepl.queue",
     "SafeReader": "cqrepl.replicator.safereader",
@@ -252,13 +252,13 @@ _HOMES: Final = {
     "SourceSettings": "cqrepl.replicator.settings",
     "Stall": "cqrepl.queue.read.stall",
     "SteppedDown": "cqrepl.replicator.leadership",
-    "Stop": "cqrepl.replicator.stops",
+    "Stop": "cqrepl.replicator.queuestate.stops",
     "StopReason": "cqrepl.protocol",
     "SubHandler": "cqrepl.protocol",
     "Tailer": "cqrepl.queue",
     "UnfinishedQueue": "cqrepl.queue",
     "Unreachable": "cqrepl.net.errors",
-    "WaitEnded": "cqrepl.replicator.ackboard",
+    "WaitEnded": "cqrepl.replicator.marks.ackboard",
     "WireShape": "cqrepl.protocol",
     "WrittenBetween": "cqrepl.queue",
     "commit_index": "cqrepl.protocol.ackpolicy",

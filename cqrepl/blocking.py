@@ -20,14 +20,14 @@ import trio
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program
 from cqrepl.protocol.ackpolicy import AckPolicy
-from cqrepl.replicator.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload, check_alone
 from cqrepl.replicator.leadership import AckOutcome, Leading
+from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostSettings
-from cqrepl.replicator.stops import Stop
 from cqrepl.surroundings import surroundings
 
 __all__ = ["BlockingHost", "BlockingQueue", "Host"]

@@ -16,7 +16,7 @@ from cqrepl.bench.processes import WAIT_SECONDS, Running, running, source_option
 from cqrepl.bench.sample import Point, Sample
 from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.queue import Queue, QueueError
-from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.samplequeue import make_queue
 
 MODULE: Final = "cqrepl"
@@ -38,7 +38,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class BenchLogEntry:
-    """One entry of a log of acknowledgements or of appends, as `cqrepl.replicator.logs` has it."""
+    """One entry of a log of acknowledgements or of appends, as `queuestate/logs.py` has it."""
 
     index_last: int
     sent_ns: int

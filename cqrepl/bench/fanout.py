@@ -30,8 +30,8 @@ from cqrepl.bench.processes import (
 )
 from cqrepl.bench.sample import Sample
 from cqrepl.queue import NotAQueue, Queue, QueueError
-from cqrepl.replicator.logs import ENTRY
-from cqrepl.replicator.logs import ROLL_CYCLE as LOG_ROLL_CYCLE
+from cqrepl.replicator.queuestate.logs import ENTRY
+from cqrepl.replicator.queuestate.logs import ROLL_CYCLE as LOG_ROLL_CYCLE
 
 SINKS_MAX: Final = 100  # host ids end at 127
 _GIB: Final = 1 << 30

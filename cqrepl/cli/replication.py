@@ -109,7 +109,7 @@ def replication_options(default_id: int, default_remote: int) -> Callable[[Comma
 
 def named_queues(texts: Sequence[str]) -> dict[str, Path]:
     """Name and directory of each queue, from the arguments [NAME=]QUEUE_DIR."""
-    from cqrepl.replicator.queues import named
+    from cqrepl.replicator.queuestate.queues import named
 
     pairs: list[tuple[str, Path]] = []
     try:

@@ -15,7 +15,7 @@ from cqrepl.console.output import OutputError, end_of_output
 from cqrepl.kernel.memory import name_cut_files
 from cqrepl.net.errors import NetError
 from cqrepl.queue import QueueError
-from cqrepl.replicator.errorcodes import code_of
+from cqrepl.replicator.control.errorcodes import code_of
 
 _EXPECTED: Final = (NetError, QueueError, OSError, BadArguments)
 

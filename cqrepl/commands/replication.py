@@ -31,10 +31,10 @@ from cqrepl.console.exitcodes import (
 from cqrepl.console.loglines import LogChoice
 from cqrepl.protocol import StopReason, WireShape
 from cqrepl.replicator.host import Host
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
-from cqrepl.replicator.stops import Stop
 
 _logger: Final = logging.getLogger(__name__)
 MEND_SECONDS: Final = 2.0  # from a stop to the leave of a sink that puts right its copy

@@ -20,7 +20,7 @@ from cqrepl.config.reloader import Reloader
 from cqrepl.console.endings import ending_signals, let_hangup_in
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.rundirectory import usual_run_dir
-from cqrepl.replicator.controldesk import FAILED, ControlDesk
+from cqrepl.replicator.control.controldesk import FAILED, ControlDesk
 from cqrepl.replicator.host import Host
 
 _TERMINAL: Final = "/dev/tty"

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cqrepl.commands import replication
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.sink import Sink, serve_sink
-from cqrepl.replicator.stops import Stop
 
 
 class SinkOptions(replication.ReplicationOptions):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cqrepl.commands import replication
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.source import Source, serve_source
-from cqrepl.replicator.stops import Stop
 
 
 class SourceOptions(replication.ReplicationOptions):

@@ -35,7 +35,7 @@ from cqrepl.config.yamltree import (
     shown,
 )
 from cqrepl.protocol import HeartbeatSettings
-from cqrepl.replicator.wirenames import check_name
+from cqrepl.replicator.queuestate.wirenames import check_name
 
 _ROOT_KEYS: Final = ("cluster", "context", "hosts", "queues", "cqrepl")
 # what a number or text may be marked with, in YAML's words and in Chronicle's

@@ -25,7 +25,7 @@ from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.protocol import AckPolicy, ProtocolSettings, WireShape
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.queuedirectory import holds_queue
-from cqrepl.replicator.consent import ReturnSettings
+from cqrepl.replicator.agreement.consent import ReturnSettings
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
 _TCP: Final = "tcp://"

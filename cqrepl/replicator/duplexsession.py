@@ -9,8 +9,8 @@ from cqrepl.net.link import Session
 from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.queuenames import QueueNames
-from cqrepl.replicator.sinksession import SinkSession
-from cqrepl.replicator.sourcesession import SourceSession
+from cqrepl.replicator.incoming.sinksession import SinkSession
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane

@@ -5,8 +5,8 @@ from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import ProtocolSettings
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycle
-from cqrepl.replicator.fetcher import Asker
 from cqrepl.replicator.host import serve_host
+from cqrepl.replicator.lostcycles.fetcher import Asker
 from cqrepl.replicator.settings import HostSettings
 
 

@@ -27,29 +27,29 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.queue import Queue
 from cqrepl.queue.quarantine import Quarantine
-from cqrepl.replicator.appendfence import AppendFence
-from cqrepl.replicator.controldesk import ControlDesk
+from cqrepl.replicator.control.controldesk import ControlDesk
+from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import DuplexSession
-from cqrepl.replicator.fencedesk import FenceDesk
 from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.hostevents import HostEvents, telling
-from cqrepl.replicator.hostmarks import NOTHING_SENT
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
 from cqrepl.replicator.hostroles import by_epochs, check_no_epoch, directions, relays_of
-from cqrepl.replicator.keptepochs import KeptEpochs
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.lateroles import LateRoles
-from cqrepl.replicator.logs import named_logs
-from cqrepl.replicator.lostfiles import LostFiles
-from cqrepl.replicator.promoter import Promoter
-from cqrepl.replicator.queues import check_apart, named
+from cqrepl.replicator.lostcycles.lostfiles import LostFiles
+from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.queuestate.appendfence import AppendFence
+from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
+from cqrepl.replicator.queuestate.logs import named_logs
+from cqrepl.replicator.queuestate.queues import check_apart, named
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.relaydesk import RelayDesk
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
-from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.source import Source, open_source
-from cqrepl.replicator.sourcequeue import SourceQueue
-from cqrepl.replicator.stops import Stop
-from cqrepl.replicator.syncer import Syncer
+from cqrepl.replicator.succession.fencedesk import FenceDesk
+from cqrepl.replicator.succession.promoter import Promoter
 
 SHOWN_MAX: Final = 10  # names of queues, of an error
 HAND_OVER_SECONDS: Final = 10.0  # for the other host to be ready, when a queue changes its master

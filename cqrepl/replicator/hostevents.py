@@ -23,12 +23,12 @@ import trio
 from cqrepl.net.threads import NoThread, in_thread
 from cqrepl.protocol import StopReason
 from cqrepl.queue.format.index import INDEX_MAX
-from cqrepl.replicator.queues import Signal
-from cqrepl.replicator.reaches import Reach, reaches_of
+from cqrepl.replicator.control.reaches import Reach, reaches_of
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.queuestate.queues import Signal
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
-from cqrepl.replicator.sourcequeue import SourceQueue
-from cqrepl.replicator.stops import Stop
 from cqrepl.surroundings import surroundings
 
 LOOK_SECONDS: Final = 1.0  # to the next look, at the latest

@@ -15,9 +15,9 @@ from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
-from cqrepl.replicator.ackboard import AckBoard
 from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.leadership import AckOutcome, Leading
+from cqrepl.replicator.marks.ackboard import AckBoard
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
-from cqrepl.replicator.keptepochs import KeptEpochs
-from cqrepl.replicator.logs import named_logs
-from cqrepl.replicator.queues import check_apart, named
+from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
+from cqrepl.replicator.queuestate.logs import named_logs
+from cqrepl.replicator.queuestate.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 
 

@@ -13,8 +13,8 @@ import trio
 
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import QueueError
-from cqrepl.replicator.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX, is_passing
-from cqrepl.replicator.stops import Stop
+from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX, is_passing
+from cqrepl.replicator.queuestate.stops import Stop
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host

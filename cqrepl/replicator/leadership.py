@@ -25,7 +25,7 @@ from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_loop
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, commit_index
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import INDEX_MAX, format_index
-from cqrepl.replicator.ackboard import AckBoard, named_hosts
+from cqrepl.replicator.marks.ackboard import AckBoard, named_hosts
 
 NOTHING: Final = -1
 _ONE_HAS_IT: Final = AckPolicy()

@@ -15,47 +15,24 @@ import logging
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import QueueError
-from cqrepl.queue.format.index import Index, format_index
-from cqrepl.replicator.stops import Stop
-
-if TYPE_CHECKING:
-    from cqrepl.replicator.sink import Sink
-    from cqrepl.replicator.sinkqueue import SinkQueue
-    from cqrepl.replicator.source import Source
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.queuestate.stops import Stop
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
 
 LOOK_SECONDS: Final = 0.5  # between two looks at what nothing tells of
 NOT_ANY_MORE: Final = "it is not passed on any more"
 _logger: Final = logging.getLogger(__name__)
 
 
-class CopyBehind(QueueError):
-    """A host has more than the copy that it is to be passed on from, which may get there yet."""
-
-
-@dataclass(slots=True)
-class Way:
-    """How a queue that is taken in comes, and whether it goes on.
-
-    Args:
-        passed_by: ids of the hosts that it came by, when it was offered last.
-        places: of the directories that these have it in.
-        is_passed_on: a source of ours streams it: its files stay where they are.
-    """
-
-    passed_by: tuple[int, ...] = ()
-    places: tuple[int, ...] = ()
-    is_passed_on: bool = False
-
-
-def why_not_passed_on(copy: "SinkQueue") -> str | None:
+def why_not_passed_on(copy: SinkQueue) -> str | None:
     """Why nobody is to take this copy from here now; None where they may."""
     if copy.stop is not None:
         return copy.stop.message
@@ -75,7 +52,7 @@ class RelayDesk:
         host_id: of this host.
     """
 
-    def __init__(self, host_id: int, source: "Source", sink: "Sink") -> None:
+    def __init__(self, host_id: int, source: Source, sink: Sink) -> None:
         self._host_id = host_id
         self._source = source
         self._sink = sink
@@ -136,12 +113,12 @@ class RelayDesk:
                 await self._close(name, why)
             self._wait(name, why)
 
-    def _path_to(self, copy: "SinkQueue") -> tuple[int, ...]:
+    def _path_to(self, copy: SinkQueue) -> tuple[int, ...]:
         if copy.way.passed_by or copy.master_id is None:
             return copy.way.passed_by
         return (copy.master_id,)
 
-    def _open(self, copy: "SinkQueue", path: tuple[int, ...]) -> None:
+    def _open(self, copy: SinkQueue, path: tuple[int, ...]) -> None:
         try:
             queue = self._source.open_copy(copy, path)
         except (QueueError, OSError) as error:
@@ -165,45 +142,3 @@ class RelayDesk:
     def _wait(self, name: str, why: str) -> None:
         stop = Stop(name=name, reason=StopReason.FAILED, message=why)
         self._source.wait_for(stop)
-
-
-class CopyDisk:
-    """What a source asks of the disk of a queue, of one that its host takes in: whose sink brings
-    it there, and knows what of it is doubtful."""
-
-    def __init__(self, copy: "SinkQueue") -> None:
-        self._copy = copy
-
-    @property
-    def unproved_from(self) -> Index | None:
-        """As `DiskEnd.unproved_from` of the copy."""
-        return self._copy.disk.unproved_from if self._copy.is_open else None
-
-    def note(self, end: int) -> None:
-        """Nothing: the sink has noted it."""
-
-    def note_compared(self) -> None:
-        """Nothing: what a host behind this one holds proves nothing of the copy."""
-
-    def prove(self, end: int) -> None:
-        """Nothing, as before."""
-
-    def tell_mended(self, excerpts: int) -> None:
-        """Nothing: nobody gives back."""
-
-
-def check_return_to_copy(host_id: int, ends: tuple[int, int], copy: "SinkQueue") -> None:
-    """A host that a copy is passed on to has more than that: it may get there from its source.
-
-    Args:
-        ends: the next index of the copy, and of the host.
-
-    Raises:
-        CopyBehind: always.
-    """
-    here, there = (format_index(end) for end in ends)
-    why = (
-        f"host {host_id} has more than this copy (next index {there}, here {here}): it waits until"
-        f" host {copy.master_id} has sent that here"
-    )
-    raise CopyBehind(why, path=copy.path)

@@ -14,7 +14,7 @@ from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.protocol import AckPolicy, HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import PAYLOAD_MAX
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
-from cqrepl.replicator.consent import ReturnSettings
+from cqrepl.replicator.agreement.consent import ReturnSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

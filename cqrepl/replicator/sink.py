@@ -27,20 +27,28 @@ from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.quarantine import Quarantine, quarantine
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
-from cqrepl.replicator.appendfence import AppendFence
-from cqrepl.replicator.copylevels import note_applied
-from cqrepl.replicator.descriptors import spare_descriptors
+from cqrepl.replicator.agreement.lineage import warn_without_proof
+from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.keptepochs import KeptEpochs
-from cqrepl.replicator.lineage import warn_without_proof
-from cqrepl.replicator.logs import log_paths, named_logs
-from cqrepl.replicator.lostfiles import LostFiles
-from cqrepl.replicator.queues import PAUSED, REMOVED, Signal, check_apart, named, until, until_stuck
+from cqrepl.replicator.incoming.copylevels import note_applied
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.incoming.sinksession import SinkSession
+from cqrepl.replicator.lostcycles.lostfiles import LostFiles
+from cqrepl.replicator.queuestate.appendfence import AppendFence
+from cqrepl.replicator.queuestate.descriptors import spare_descriptors
+from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
+from cqrepl.replicator.queuestate.logs import log_paths, named_logs
+from cqrepl.replicator.queuestate.queues import (
+    PAUSED,
+    REMOVED,
+    Signal,
+    check_apart,
+    named,
+    until,
+    until_stuck,
+)
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
-from cqrepl.replicator.sinkqueue import SinkQueue
-from cqrepl.replicator.sinksession import SinkSession
-from cqrepl.replicator.stops import Stop
-from cqrepl.replicator.syncer import Syncer
 
 ON_DIVERGENCE: Final = ("stop", "quarantine")
 _logger = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from typing import Final, Unpack
 
 import trio
 
-from cqrepl.kernel import live
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.program import Program
@@ -24,34 +23,43 @@ from cqrepl.protocol import AckPolicy, Connection, StopReason
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.queue import QueueError
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
-from cqrepl.replicator.ackboard import AckBell, AckBoard
-from cqrepl.replicator.consent import (
+from cqrepl.replicator.agreement.consent import (
     RETURN_EXCERPTS_MAX,
     RETURN_SECONDS_MAX,
     ReturnSettings,
 )
-from cqrepl.replicator.descriptors import spare_descriptors
+from cqrepl.replicator.agreement.lineage import warn_without_proof
+from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.keptepochs import KeptEpochs
-from cqrepl.replicator.latequeues import LateQueues, Told
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.leadership import AckOutcome, Leading
-from cqrepl.replicator.lineage import warn_without_proof
-from cqrepl.replicator.lineagedesk import AUDIT_SECONDS
-from cqrepl.replicator.logs import log_paths, named_logs
-from cqrepl.replicator.lostfiles import LostFiles
-from cqrepl.replicator.pause import is_passing
-from cqrepl.replicator.queues import PAUSED, REMOVED, Signal, check_apart, named, until, until_stuck
+from cqrepl.replicator.lostcycles.lostfiles import LostFiles
+from cqrepl.replicator.marks.ackboard import AckBoard
+from cqrepl.replicator.outgoing.latequeues import LateQueues, Told
+from cqrepl.replicator.outgoing.lineagedesk import AUDIT_SECONDS
+from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
+from cqrepl.replicator.outgoing.sourceopener import SourceOpener
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue, SourceShared
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.queuestate.descriptors import spare_descriptors
+from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
+from cqrepl.replicator.queuestate.logs import named_logs
+from cqrepl.replicator.queuestate.pause import is_passing
+from cqrepl.replicator.queuestate.queues import (
+    PAUSED,
+    REMOVED,
+    Signal,
+    check_apart,
+    named,
+    until,
+    until_stuck,
+)
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import (
     HostOptions,
     SourceSettings,
     host_settings,
 )
-from cqrepl.replicator.sinkprogress import SinkProgress
-from cqrepl.replicator.sinkqueue import SinkQueue
-from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
-from cqrepl.replicator.sourcesession import SourceSession
-from cqrepl.replicator.stops import Stop
-from cqrepl.replicator.syncer import Syncer
 from cqrepl.surroundings import surroundings
 
 COMMIT_SECONDS: Final = 1.0  # to the next look at marks that native lanes may have raised
@@ -487,62 +495,6 @@ class Source:
     def make_session(self, connection: Connection, pump: Pump) -> SourceSession:
         """What works on a new connection."""
         return SourceSession(self.queues, self._shared, connection, pump)
-
-
-class SourceOpener:
-    """Opens the queues of one source, and closes them.
-
-    Args:
-        settings: for those that are opened next.
-    """
-
-    def __init__(self, settings: SourceSettings, syncer: Syncer) -> None:
-        self.settings = settings
-        self.bell = AckBell()
-        self._found = live.FoundRuns() if live.AVAILABLE else None
-        self._syncer = syncer
-        self._open: list[SourceQueue] = []
-        self._logs: dict[str, Path | None] = {}
-
-    def place_logs(self, names: Iterable[str]) -> None:
-        """Where the logs of acknowledgements are depends on how many queues there are."""
-        self._logs = log_paths(self.settings.ack_log, names)
-
-    def open(
-        self,
-        name: str,
-        path: Path,
-        copy: SinkQueue | None = None,
-        passed_by: tuple[int, ...] = (),
-        epochs: KeptEpochs | None = None,
-    ) -> SourceQueue:
-        """Opens one; see `SourceQueue`.
-
-        Raises:
-            OSError: no descriptor can be had.
-            QueueError: the directory holds no queue that can be read.
-        """
-        log = self._logs.get(name)
-        runs = None if self._found is None else self._found.of_queue()
-        queue = SourceQueue(
-            name, path, log, self._syncer, self.settings, self.bell, runs, copy, passed_by, epochs
-        )
-        self._open.append(queue)
-        return queue
-
-    async def close(self, queue: SourceQueue) -> None:
-        """Closes one, in order."""
-        self._open.remove(queue)
-        try:
-            await self._syncer.settle(queue.queue)
-        finally:
-            queue.close()
-
-    def close_all(self) -> None:
-        """Closes those that are left."""
-        with ExitStack() as stack:
-            for queue in self._open:
-                stack.callback(queue.close)
 
 
 def open_source(

@@ -16,9 +16,9 @@ from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.host import Host
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
-from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import Written
 from cqrepl.testing.freezer import Freezer

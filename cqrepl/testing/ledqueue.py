@@ -20,7 +20,7 @@ from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.format.epochs import Epoch, Epochs
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
-from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import (
     BrokenPromiseError,

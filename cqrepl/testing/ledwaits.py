@@ -18,9 +18,9 @@ import trio
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue.format.index import format_index
-from cqrepl.replicator.ackboard import WaitEnded
 from cqrepl.replicator.leadership import AckOutcome
-from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.replicator.marks.ackboard import WaitEnded
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError
 from cqrepl.testing.ledqueue import Appended, LedQueue

@@ -12,9 +12,9 @@ import trio
 
 from cqrepl.commands import replication
 from cqrepl.console.endings import ending_signals
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
-from cqrepl.replicator.stops import Stop
 from tests.support import peer
 from tests.support.invoke import Invoke
 from tests.support.replicas import BEATS, LOOPBACK, at, live_source

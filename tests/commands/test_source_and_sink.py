@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue, QueueLocked
-from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.queuestate.logs import ENTRY
 from tests.support import peer
 from tests.support.commands import Command, commands
 from tests.support.copies import assert_same

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueLocked
-from cqrepl.replicator.backcopy import back_copy_lock, release_dead_back_copy
+from cqrepl.replicator.outgoing.backcopy import back_copy_lock, release_dead_back_copy
 from tests.support import forks
 from tests.support.samples import layout
 

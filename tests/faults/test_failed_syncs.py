@@ -17,7 +17,7 @@ from cqrepl.queue.acceptance import accept_unproved
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.errors import DurabilityLost
-from cqrepl.replicator.syncedfiles import SyncedFiles
+from cqrepl.replicator.disk.syncedfiles import SyncedFiles
 from cqrepl.surroundings import sync_path
 from tests.support.requirements import require
 from tests.support.samples import NOON_MS, Excerpts, layout, noon_path, read

@@ -13,8 +13,8 @@ from cqrepl.queue import NotAQueue, Queue
 from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.errors import UnfinishedQueue
-from cqrepl.replicator.keptepochs import KeptEpochs
-from cqrepl.replicator.logs import ENTRY, EntryLog, LogKind
+from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
+from cqrepl.replicator.queuestate.logs import ENTRY, EntryLog, LogKind
 from tests.faults.test_full_disk import mounted
 from tests.support import forks
 from tests.support.replicas import copied, eventually, more_excerpts

@@ -12,7 +12,7 @@ from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.quarantine import FOLDER_NAME as QUARANTINE
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.read.count import count
-from cqrepl.replicator.fetcher import FOLDER_PREFIX as FETCHED
+from cqrepl.replicator.lostcycles.fetcher import FOLDER_PREFIX as FETCHED
 from tests.support.copies import assert_same
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S

@@ -22,9 +22,9 @@ from cqrepl.net.reception import Reception
 from cqrepl.net.sharedsocket import SharedSocket
 from cqrepl.protocol import Connection
 from cqrepl.protocol.heartbeat import Heartbeat
-from cqrepl.replicator.outgoingqueue import Outgoing
-from cqrepl.replicator.sinksession import SinkSession
-from cqrepl.replicator.sourcesession import SourceSession
+from cqrepl.replicator.incoming.sinksession import SinkSession
+from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.surroundings import Surroundings, surroundings
 from cqrepl.testing import network
 from cqrepl.testing.checker import last_index

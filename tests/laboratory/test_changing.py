@@ -10,9 +10,10 @@ import pytest
 
 from cqrepl.net.errors import Refused
 from cqrepl.queue.format.epochs import Epochs
-from cqrepl.replicator import firstindex, keptepochs
+from cqrepl.replicator.agreement import firstindex
 from cqrepl.replicator.host import Host
-from cqrepl.replicator.promoter import Promoter
+from cqrepl.replicator.queuestate import keptepochs
+from cqrepl.replicator.succession.promoter import Promoter
 from cqrepl.testing.checker import Written
 from cqrepl.testing.faults import FLOOD
 from cqrepl.testing.known import LEFT_OUT

@@ -13,9 +13,9 @@ from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import Queue
-from cqrepl.replicator.lineagedesk import LineageDesk
-from cqrepl.replicator.sinksession import SinkSession
-from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.replicator.incoming.sinksession import SinkSession
+from cqrepl.replicator.outgoing.lineagedesk import LineageDesk
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.surroundings import monotonic
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
@@ -88,7 +88,7 @@ def the_last_acknowledgement_waits_for_ever(patch: Patch) -> None:
 
 def headers_are_trusted_after_a_power_cut(patch: Patch) -> None:
     """What a copy holds by its headers counts as what the source holds: nothing is compared."""
-    patch.setattr("cqrepl.replicator.lineagedesk.check_lineage", lambda *_: None)
+    patch.setattr("cqrepl.replicator.outgoing.lineagedesk.check_lineage", lambda *_: None)
     patch.setattr(LineageDesk, "note", lambda *_: None)
 
 

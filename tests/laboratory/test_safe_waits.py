@@ -8,8 +8,8 @@ import pytest
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import AckPolicy
+from cqrepl.replicator.disk.syncedfiles import SyncedFiles
 from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading
-from cqrepl.replicator.syncedfiles import SyncedFiles
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Fault, Kind, RunPlan

@@ -13,8 +13,9 @@ from cqrepl.kernel import live
 from cqrepl.net import sharedsocket
 from cqrepl.net.livepump import Came, LivePump
 from cqrepl.queue import Queue
-from cqrepl.replicator import lostfiles, syncer
-from cqrepl.replicator.ackboard import AckBell, AckBoard, WaitEnded
+from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.lostcycles import lostfiles
+from cqrepl.replicator.marks.ackboard import AckBell, AckBoard, WaitEnded
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.support.replicas import (

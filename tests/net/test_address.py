@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.net.address import Address
-from cqrepl.replicator.queues import named
+from cqrepl.replicator.queuestate.queues import named
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.read import chains
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.auditshare import Reading, rest_seconds
-from cqrepl.replicator.diskend import LOOK_READ_SECONDS, DiskEnd
-from cqrepl.replicator.queueaudit import DIGEST_SECONDS, FOLLOW_SECONDS, Place
-from cqrepl.replicator.syncer import AUDIT_REST, AUDIT_SECONDS, LOOK_SECONDS, Syncer
+from cqrepl.replicator.disk.auditshare import Reading, rest_seconds
+from cqrepl.replicator.disk.diskend import LOOK_READ_SECONDS, DiskEnd
+from cqrepl.replicator.disk.queueaudit import DIGEST_SECONDS, FOLLOW_SECONDS, Place
+from cqrepl.replicator.disk.syncer import AUDIT_REST, AUDIT_SECONDS, LOOK_SECONDS, Syncer
 from cqrepl.surroundings import Surroundings, within
 from tests.net.test_audits import fail
 from tests.support.samples import layout, noon_index
@@ -132,7 +132,7 @@ async def test_rounds_come_soon_where_closed_cycles_are_left_and_a_core_is_free(
     with within(machine()), watched(tmp_path / "q", watch, cycles) as end:
         comes = iter(range(1000))
         monkeypatch.setattr(end, "_end", lambda: Index(end_of(cycles) - next(comes) % 2))
-        monkeypatch.setattr("cqrepl.replicator.syncer.FOLLOW_SECONDS", 0.0)
+        monkeypatch.setattr("cqrepl.replicator.disk.syncer.FOLLOW_SECONDS", 0.0)
         rest_s = await watch._audit_due([end])
         assert end.audited > 0
         if cycles > 1 and machine is Free:

@@ -17,11 +17,11 @@ from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read import chains
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator import diskend, syncer
-from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
+from cqrepl.replicator.disk import diskend, syncer
+from cqrepl.replicator.disk.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
+from cqrepl.replicator.disk.syncer import AUDIT_QUEUES, Syncer
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import serve_source
-from cqrepl.replicator.syncer import AUDIT_QUEUES, Syncer
 from tests.support.replicas import (
     acked,
     copied,

@@ -8,11 +8,11 @@ import pytest
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue, format_index
-from cqrepl.replicator import backcopy
+from cqrepl.replicator.outgoing import backcopy
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
-from cqrepl.replicator.sourcesession import SourceSession
-from cqrepl.replicator.stops import Stop
 from tests.support import peer
 from tests.support.copies import assert_same
 from tests.support.relay import Relay

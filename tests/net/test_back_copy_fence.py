@@ -21,7 +21,7 @@ from cqrepl.queue import format_index
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY, free_lock
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.write import appender as appender_module
-from cqrepl.replicator import backcopy
+from cqrepl.replicator.outgoing import backcopy
 from cqrepl.replicator.source import Source
 from tests.support import peer
 from tests.support.replicas import eventually, live_source, stopped

@@ -10,7 +10,7 @@ import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
-from cqrepl.replicator import backcopy
+from cqrepl.replicator.outgoing import backcopy
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support import peer

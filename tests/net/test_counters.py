@@ -6,7 +6,7 @@ import pytest
 
 from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
-from cqrepl.replicator.counters import NOTHING, Tally
+from cqrepl.replicator.marks.counters import NOTHING, Tally
 from tests.support.replicas import acked, eventually, live_sink, live_source, more_excerpts
 from tests.support.samples import Excerpts, fill
 

@@ -11,10 +11,10 @@ import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueError
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator.descriptors import SPARE, is_none_left, opening, spare_descriptors
-from cqrepl.replicator.logs import ENTRY, WAITING_BYTES_MAX, EntryLog, LogKind
-from cqrepl.replicator.sinkqueue import SinkQueue
-from cqrepl.replicator.syncer import Syncer
+from cqrepl.replicator.disk.syncer import Syncer
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.queuestate.descriptors import SPARE, is_none_left, opening, spare_descriptors
+from cqrepl.replicator.queuestate.logs import ENTRY, WAITING_BYTES_MAX, EntryLog, LogKind
 from cqrepl.surroundings import Surroundings, within
 from tests.support.samples import fill, read
 

@@ -20,12 +20,12 @@ import trio
 from cqrepl.queue import Queue
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.retention import Policy, plan
-from cqrepl.replicator.logs import ENTRY
-from cqrepl.replicator.pause import PAUSE_SECONDS
+from cqrepl.replicator.disk.syncer import Syncer
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.queuestate.logs import ENTRY
+from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS
 from cqrepl.replicator.sink import serve_sink
-from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.source import serve_source
-from cqrepl.replicator.syncer import Syncer
 from tests.support.commands import Command, commands
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port

@@ -22,7 +22,7 @@ from cqrepl import (
 from cqrepl.kernel import live
 from cqrepl.net.address import Address
 from cqrepl.protocol import HeartbeatSettings, LinkView
-from cqrepl.replicator.consent import ReturnSettings
+from cqrepl.replicator.agreement.consent import ReturnSettings
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.settings import SourceSettings
 from tests.support import program

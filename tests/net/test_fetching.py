@@ -12,9 +12,9 @@ from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
 from cqrepl.queue.inspection.closedfiles import wanting
-from cqrepl.replicator import fetcher, fetchkind
-from cqrepl.replicator.fetcher import FOLDER_PREFIX
 from cqrepl.replicator.guestfetch import fetch
+from cqrepl.replicator.lostcycles import fetcher, fetchkind
+from cqrepl.replicator.lostcycles.fetcher import FOLDER_PREFIX
 from cqrepl.replicator.source import Source
 from tests.support.copies import assert_same
 from tests.support.replicas import acked, eventually, joined, live_sink, live_source

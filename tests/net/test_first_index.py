@@ -12,7 +12,7 @@ from cqrepl.protocol import StopReason
 from cqrepl.queue import LayoutMismatch, Queue, QueueLayout
 from cqrepl.queue.format.index import Cycle, Index, Sequence, index_of
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator.firstindex import AHEAD_FILES_MAX, CyclesAhead, check_first_index
+from cqrepl.replicator.agreement.firstindex import AHEAD_FILES_MAX, CyclesAhead, check_first_index
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.surroundings import surroundings
 from tests.support import peer

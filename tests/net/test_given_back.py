@@ -9,7 +9,8 @@ from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator import lineage, lineagedesk
+from cqrepl.replicator.agreement import lineage
+from cqrepl.replicator.outgoing import lineagedesk
 from tests.support.copies import assert_same
 from tests.support.replicas import acked, eventually, joined
 from tests.support.samples import fill, noon_index, noon_path

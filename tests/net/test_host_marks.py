@@ -13,8 +13,8 @@ from cqrepl.queue import Queue
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.write.retention import Policy, plan
-from cqrepl.replicator.ackboard import AckBell
-from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
+from cqrepl.replicator.marks.ackboard import AckBell
+from cqrepl.replicator.marks.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.source import Source
 from tests.support import peer
 from tests.support.relay import Relay
@@ -30,7 +30,7 @@ from tests.support.samples import fill, noon_index
 from tests.support.scripted import scripted
 from tests.support.tables import fill_keys, keys_of, set_word
 
-LOGGER = "cqrepl.replicator.hostmarks"
+LOGGER = "cqrepl.replicator.marks.hostmarks"
 
 
 def marks_in(source: Source) -> dict[int, tuple[int, int]]:

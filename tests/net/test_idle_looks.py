@@ -11,9 +11,9 @@ import trio
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator import diskend, syncer
-from cqrepl.replicator.diskend import DiskEnd
-from cqrepl.replicator.syncer import Syncer
+from cqrepl.replicator.disk import diskend, syncer
+from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.disk.syncer import Syncer
 from tests.support.replicas import acked, eventually, joined
 from tests.support.samples import fill, noon_index, noon_path, read
 

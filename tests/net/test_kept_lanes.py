@@ -15,10 +15,10 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.live import Ended
 from cqrepl.queue import Queue, Tailer
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
-from cqrepl.replicator.outgoingqueue import KeptLane, Outgoing
+from cqrepl.replicator.outgoing.outgoingqueue import KeptLane, Outgoing
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
-from cqrepl.replicator.sourcesession import SourceSession
 from tests.net.live_pumps import (
     CID,
     LONG_MS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueError
-from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.commands import commands

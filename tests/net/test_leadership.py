@@ -18,8 +18,8 @@ from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import PRESETS, AckPolicy, From, OnTimeout
 from cqrepl.queue import Appender, Queue
-from cqrepl.replicator.ackboard import AckBell, WaitEnded
 from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
+from cqrepl.replicator.marks.ackboard import AckBell, WaitEnded
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.replicas import (

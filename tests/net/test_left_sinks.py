@@ -7,7 +7,8 @@ import pytest
 import trio
 
 from cqrepl.commands.replication import code_of_stops
-from cqrepl.replicator import queues, syncer
+from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.queuestate import queues
 from cqrepl.replicator.source import Source
 from tests.net.test_lost_files import COUNTS, ROLL, lose, until_noted
 from tests.support.commands import commands

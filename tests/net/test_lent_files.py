@@ -17,12 +17,12 @@ from cqrepl.protocol.messages.proofs import write_identity
 from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueError
 from cqrepl.queue.files.keptidentity import new_identity
 from cqrepl.queue.format.identity import Identity
-from cqrepl.replicator import proofdesk, sinklanes
-from cqrepl.replicator.lineage import held
+from cqrepl.replicator.agreement.lineage import held
+from cqrepl.replicator.incoming import proofdesk, sinklanes
+from cqrepl.replicator.incoming.sinklanes import OTHERS_MAX
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.incoming.sinksession import SinkSession
 from cqrepl.replicator.sink import serve_sink
-from cqrepl.replicator.sinklanes import OTHERS_MAX
-from cqrepl.replicator.sinkqueue import SinkQueue
-from cqrepl.replicator.sinksession import SinkSession
 from cqrepl.replicator.source import Source, serve_source
 from tests.net.live_pumps import content
 from tests.support.replicas import (

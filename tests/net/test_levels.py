@@ -16,8 +16,8 @@ from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SYNCED_KEY
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.quarantine import quarantine
-from cqrepl.replicator import syncedfiles, syncer
-from cqrepl.replicator.ackboard import AckBoard
+from cqrepl.replicator.disk import syncedfiles, syncer
+from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import Surroundings
 from tests.support.replicas import (

@@ -11,8 +11,8 @@ from cqrepl.queue import Diverged, ExcerptBatch, IndexGap, Queue
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.divergence import Compared, DivergenceSearch
-from cqrepl.replicator.lineage import FilesChanged, check_lineage, held
+from cqrepl.replicator.agreement.divergence import Compared, DivergenceSearch
+from cqrepl.replicator.agreement.lineage import FilesChanged, check_lineage, held
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import Surroundings
@@ -245,7 +245,7 @@ async def test_the_first_difference_is_named(
 async def test_that_nothing_can_be_proved_is_said_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("cqrepl.replicator.lineage.has_chains", lambda: False)
+    monkeypatch.setattr("cqrepl.replicator.agreement.lineage.has_chains", lambda: False)
     async with serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0"):
         pass
     assert "no library for hashes" in caplog.text

@@ -20,14 +20,14 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.queue import Queue
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import Cycle
-from cqrepl.replicator import outgoingframes, worddesk
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.outgoinglanes import OutgoingLanes
-from cqrepl.replicator.outgoingqueue import Outgoing
+from cqrepl.replicator.outgoing import outgoingframes, worddesk
+from cqrepl.replicator.outgoing.outgoinglanes import OutgoingLanes
+from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.outgoing.worddesk import ROUND
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
-from cqrepl.replicator.sourcesession import SourceSession
-from cqrepl.replicator.worddesk import ROUND
 from tests.support.replicas import BEATS, LOOPBACK, SECONDS, at, eventually, more_excerpts
 from tests.support.samples import fill, noon_index
 

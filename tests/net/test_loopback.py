@@ -12,11 +12,11 @@ from cqrepl.net.roster import Roster
 from cqrepl.protocol import Connection, WireShape
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import Queue, QueueLocked
-from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.incoming.sinksession import WORKERS
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
-from cqrepl.replicator.sinksession import WORKERS
 from cqrepl.replicator.source import serve_source
-from cqrepl.replicator.sourcesession import SourceSession
 from tests.support import peer
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port

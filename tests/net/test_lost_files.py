@@ -16,9 +16,10 @@ from cqrepl.queue.files.closedcycles import ClosedCycles
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.overview import inspect_queue
-from cqrepl.replicator import fetcher, fetchkind, lostfiles, syncer
-from cqrepl.replicator.fetchkind import FetchKind, _Giver
-from cqrepl.replicator.lostfiles import LostFiles
+from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.lostcycles import fetcher, fetchkind, lostfiles
+from cqrepl.replicator.lostcycles.fetchkind import FetchKind, _Giver
+from cqrepl.replicator.lostcycles.lostfiles import LostFiles
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.support.copies import assert_same

@@ -15,9 +15,9 @@ from cqrepl.queue.files.keptidentity import KeptIdentity
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.identity import Identity
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
-from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.surroundings import Surroundings, within
 from tests.support.replicas import BEATS, LOOPBACK, at, copied, eventually, more_excerpts
 from tests.support.samples import fill

@@ -11,8 +11,8 @@ from cqrepl import Host, Queue, serve_host
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
 from cqrepl.net.link import Session
-from cqrepl.replicator.sinksession import SinkSession
-from cqrepl.replicator.sourcesession import SourceSession
+from cqrepl.replicator.incoming.sinksession import SinkSession
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from tests.support import peer
 from tests.support.ports import reserved_port
 from tests.support.replicas import SECONDS, copied, eventually, live_sink

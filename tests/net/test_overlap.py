@@ -9,8 +9,8 @@ import pytest
 from cqrepl.protocol import StopReason
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.format.index import format_index
-from cqrepl.replicator.logs import ENTRY
-from cqrepl.replicator.overlap import OVERLAP_EXCERPTS
+from cqrepl.replicator.agreement.overlap import OVERLAP_EXCERPTS
+from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from tests.support import peer
 from tests.support.copies import assert_same

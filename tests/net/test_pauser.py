@@ -11,7 +11,7 @@ from cqrepl.net.writerpauser import (
     SLEEP_SECONDS,
     WriterPauser,
 )
-from cqrepl.replicator.queues import Signal, until
+from cqrepl.replicator.queuestate.queues import Signal, until
 from cqrepl.surroundings import Surroundings
 
 REST_AFTER_SECONDS = Surroundings.rest_after_seconds

@@ -9,15 +9,15 @@ import pytest
 import trio.testing
 
 from cqrepl.queue import NotAQueue
-from cqrepl.replicator.pause import (
+from cqrepl.replicator.queuestate.pause import (
     FIRM_SECONDS,
     PAUSE_SECONDS,
     PAUSE_SECONDS_MAX,
     Pause,
     is_passing,
 )
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.source import serve_source
-from cqrepl.replicator.stops import Stop
 from tests.support.commands import commands
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port

@@ -26,7 +26,7 @@ from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_s
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.write import heldexcerpts
-from cqrepl.replicator import syncedfiles, syncer
+from cqrepl.replicator.disk import syncedfiles, syncer
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.surroundings import Surroundings
 from tests.support.copies import assert_same

@@ -14,12 +14,14 @@ import trio
 from cqrepl.net.errors import Refused
 from cqrepl.queue.files.epochfile import load_epochs, store_epochs
 from cqrepl.queue.quarantine import quarantine
-from cqrepl.replicator import keptepochs, proofdesk, sink
-from cqrepl.replicator.backcopy import BackCopyTarget
-from cqrepl.replicator.lineage import held
-from cqrepl.replicator.promotion import Promotion
-from cqrepl.replicator.source import SourceOpener
-from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.replicator import sink
+from cqrepl.replicator.agreement.lineage import held
+from cqrepl.replicator.incoming import proofdesk
+from cqrepl.replicator.outgoing.backcopy import BackCopyTarget
+from cqrepl.replicator.outgoing.sourceopener import SourceOpener
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.queuestate import keptepochs
+from cqrepl.replicator.succession.promotion import Promotion
 from tests.support.replicas import (
     copied,
     eventually,

@@ -15,7 +15,7 @@ import trio
 
 from cqrepl.net.errors import NetError
 from cqrepl.queue import QueueError
-from cqrepl.replicator.promotion import Promotion
+from cqrepl.replicator.succession.promotion import Promotion
 from tests.support.copies import assert_same
 from tests.support.promotions import Cluster, cluster, ends_at, last
 from tests.support.replicas import eventually, more_excerpts

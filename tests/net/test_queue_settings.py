@@ -9,7 +9,7 @@ import trio
 
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, serve_host
 from cqrepl.net.address import Address
-from cqrepl.replicator.counters import NOTHING
+from cqrepl.replicator.marks.counters import NOTHING
 from cqrepl.replicator.settings import SourceSettings
 from tests.support.replicas import LOOPBACK, SECONDS, at, copied, last_of
 from tests.support.samples import NOON_MS, payloads

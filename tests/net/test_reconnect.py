@@ -9,9 +9,9 @@ import trio
 
 from cqrepl.net.pump import Pump
 from cqrepl.queue import Queue
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
-from cqrepl.replicator.sourcesession import SourceSession
 from tests.support import peer
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port

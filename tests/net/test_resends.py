@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.replicator.resends import (
+from cqrepl.replicator.marks.resends import (
     FEW_EXCERPTS,
     RESEND_SECONDS,
     RESENDS_MAX,

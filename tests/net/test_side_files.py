@@ -10,7 +10,7 @@ import pytest
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced
-from cqrepl.replicator import syncer
+from cqrepl.replicator.disk import syncer
 from tests.support.replicas import acked, copied, eventually, joined, more_excerpts
 from tests.support.requirements import require
 from tests.support.samples import fill, noon_index

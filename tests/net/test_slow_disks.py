@@ -11,7 +11,7 @@ import trio
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.queue.files.syncedmark import load_synced
-from cqrepl.replicator import storedthread, syncedfiles, syncer
+from cqrepl.replicator.disk import storedthread, syncedfiles, syncer
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.surroundings import Surroundings

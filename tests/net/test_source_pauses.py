@@ -10,10 +10,10 @@ import trio
 
 from cqrepl.queue import Queue
 from cqrepl.replicator.host import serve_host
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.settings import host_settings
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
-from cqrepl.replicator.sourcesession import SourceSession
 from tests.net.test_withdrawals import offered_cid
 from tests.support.commands import commands
 from tests.support.copies import assert_same

@@ -21,9 +21,9 @@ from cqrepl.queue import (
     format_index,
 )
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.queuestate.stops import Stop, reason_of
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
-from cqrepl.replicator.stops import Stop, reason_of
 from tests.support import peer
 from tests.support.damage import removed
 from tests.support.replicas import (

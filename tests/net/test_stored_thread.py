@@ -17,14 +17,14 @@ from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator import storedthread, syncedfiles
-from cqrepl.replicator.copylevels import _sync_stored
-from cqrepl.replicator.diskend import DiskEnd
-from cqrepl.replicator.queues import TakingSession
-from cqrepl.replicator.sinkqueue import SinkQueue
-from cqrepl.replicator.storedthread import StoredThread
-from cqrepl.replicator.syncedfiles import SyncedFiles
-from cqrepl.replicator.syncer import Syncer
+from cqrepl.replicator.disk import storedthread, syncedfiles
+from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.disk.storedthread import StoredThread
+from cqrepl.replicator.disk.syncedfiles import SyncedFiles
+from cqrepl.replicator.disk.syncer import Syncer
+from cqrepl.replicator.incoming.copylevels import _sync_stored
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.queuestate.queues import TakingSession
 from cqrepl.surroundings import Surroundings
 from tests.net.live_pumps import (
     CID,

@@ -10,9 +10,9 @@ import trio.testing
 from cqrepl.net import dialer
 from cqrepl.net.errors import Unreachable
 from cqrepl.protocol import StopReason
-from cqrepl.replicator import queues
-from cqrepl.replicator.pause import PAUSE_SECONDS_MAX
-from cqrepl.replicator.queues import STUCK_SECONDS, Signal, until_stuck
+from cqrepl.replicator.queuestate import queues
+from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS_MAX
+from cqrepl.replicator.queuestate.queues import STUCK_SECONDS, Signal, until_stuck
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.support.replicas import (

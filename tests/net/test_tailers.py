@@ -10,10 +10,10 @@ from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.queue.write.retention import Policy, plan
-from cqrepl.replicator.copylevels import UNKEPT_MAX
+from cqrepl.replicator.incoming.copylevels import UNKEPT_MAX
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
-from cqrepl.replicator.sourcesession import SourceSession
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,

@@ -17,7 +17,7 @@ from cqrepl.net.threads import NoThread, Together, in_thread
 from cqrepl.queue import Queue
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.syncer import GROUP_QUEUES, Syncer
+from cqrepl.replicator.disk.syncer import GROUP_QUEUES, Syncer
 from tests.support.nothreads import no_threads
 from tests.support.replicas import SECONDS, eventually
 from tests.support.samples import fill

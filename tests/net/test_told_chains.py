@@ -10,13 +10,13 @@ import trio.testing
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.queue.format.index import Cycle, Index, Sequence, index_of
-from cqrepl.replicator.lineagedesk import (
+from cqrepl.replicator.outgoing.lineagedesk import (
     AUDITED_MAX,
     AUDITED_PAUSE_SECONDS,
     AUDITED_TOGETHER,
     LineageDesk,
 )
-from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.queuestate.queues import Signal
 
 SHIFT = 32
 CHAIN = bytes(16)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from cqrepl.protocol import StopReason
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import serve_sink
-from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.source import serve_source
-from cqrepl.replicator.sourcesession import SourceSession
 from tests.support.copies import assert_same
 from tests.support.replicas import BEATS, LOOPBACK, acked, at, eventually, last_of
 from tests.support.samples import fill

@@ -9,7 +9,7 @@ import pytest
 from cqrepl.protocol import StopReason
 from cqrepl.queue import ExcerptBatch, Queue, QueueLocked
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
-from cqrepl.replicator.lineage import check_lineage
+from cqrepl.replicator.agreement.lineage import check_lineage
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.copies import assert_same
@@ -118,7 +118,7 @@ async def test_what_is_written_to_a_copy_while_it_is_compared(
         seen.append(arguments)
         check_lineage(*arguments)
 
-    monkeypatch.setattr("cqrepl.replicator.lineagedesk.check_lineage", late)
+    monkeypatch.setattr("cqrepl.replicator.outgoing.lineagedesk.check_lineage", late)
     with opened_by_another_process(tmp_path / "copy"):
         async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
             await acked(source, noon_index(sequence=3))

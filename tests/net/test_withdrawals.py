@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.sink import serve_sink
-from cqrepl.replicator.sinkqueue import SinkQueue
 from tests.support import peer
 from tests.support.peer import (
     data,

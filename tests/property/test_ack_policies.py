@@ -16,8 +16,8 @@ from cqrepl.protocol.ackpolicy import (
     commit_index,
     parse_policy,
 )
-from cqrepl.replicator.ackboard import AckBell
 from cqrepl.replicator.leadership import AckOutcome, Leading
+from cqrepl.replicator.marks.ackboard import AckBell
 
 LAST = 40
 HOSTS = range(1, 128)

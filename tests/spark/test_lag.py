@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueError
-from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.spark.jobs.blocks import read_pieces

@@ -17,8 +17,8 @@ import trio
 
 from cqrepl.demo import difference
 from cqrepl.queue import ExcerptBatch, Queue
-from cqrepl.replicator import syncer
-from cqrepl.replicator.queues import until
+from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.queuestate.queues import until
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.support.copies import assert_same

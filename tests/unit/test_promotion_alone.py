@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cqrepl.protocol.messages.fences import CopyPosition
 from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.promotion import Promotion, plan_promotion
+from cqrepl.replicator.succession.promotion import Promotion, plan_promotion
 
 MASTER = 1
 END = Index(5)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cqrepl.protocol.messages.fences import CopyPosition
 from cqrepl.queue.format.epochs import Epoch, Epochs
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.promotion import CopyStretch, Promotion, differing, plan_promotion
+from cqrepl.replicator.succession.promotion import CopyStretch, Promotion, differing, plan_promotion
 
 ONE = Epoch(1, 2, Index(5))
 HOSTS = frozenset({1, 2, 3, 4})

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cqrepl.queue import QueueError, format_index
-from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.spark.jobs.blocks import Piece
 
 WINDOWS_MAX: Final = 100_000

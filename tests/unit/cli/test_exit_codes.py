@@ -9,7 +9,7 @@ from cqrepl.console.exitcodes import BadArguments
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.protocol import StopReason
 from cqrepl.queue import AtomicsMissing, LayoutMismatch, NotAQueue, QueueDamaged, QueueLocked
-from cqrepl.replicator.stops import Stop
+from cqrepl.replicator.queuestate.stops import Stop
 from tests.support.invoke import Invoke
 
 

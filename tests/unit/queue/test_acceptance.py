@@ -15,7 +15,7 @@ from cqrepl.queue.format.index import Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.queueaudit import QueueAudit
+from cqrepl.replicator.disk.queueaudit import QueueAudit
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
 from tests.support.tears import tear
 

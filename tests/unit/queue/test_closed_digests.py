@@ -16,8 +16,8 @@ from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.read import closeddigest
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.closeddigest import ClosedDigest, ExcerptsDigest
-from cqrepl.replicator import queueaudit
-from cqrepl.replicator.queueaudit import QueueAudit
+from cqrepl.replicator.disk import queueaudit
+from cqrepl.replicator.disk.queueaudit import QueueAudit
 from tests.support.samples import fill, flip_byte, layout, noon_index, noon_path
 
 ROLL = "FAST_HOURLY"

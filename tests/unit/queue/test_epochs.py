@@ -22,7 +22,7 @@ from cqrepl.queue.format.epochs import (
     why_refused,
 )
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.keptepochs import Fenced, KeptEpochs
+from cqrepl.replicator.queuestate.keptepochs import Fenced, KeptEpochs
 from cqrepl.surroundings import Surroundings, within
 
 ONE, TWO, THREE = Epoch(1, 2, Index(9)), Epoch(2, 3, Index(12)), Epoch(4, 1, Index(20))

@@ -15,7 +15,7 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.namedtailer import NamedPosition
 from cqrepl.queue.read.registration import Readers, registered_readers
 from cqrepl.queue.write.retention import FileVerdict, Policy, plan, remove
-from cqrepl.replicator.hostmarks import NOTHING_SENT
+from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
 from tests.support.goldens import unpack
 from tests.support.reading import cycles_of
 from tests.support.samples import (

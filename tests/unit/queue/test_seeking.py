@@ -7,7 +7,7 @@ import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.read.timesearch import seek_time
-from cqrepl.replicator.logs import ENTRY, ack_time
+from cqrepl.replicator.queuestate.logs import ENTRY, ack_time
 from tests.support.reading import cycles_of
 from tests.support.samples import layout, noon_index, noon_path
 

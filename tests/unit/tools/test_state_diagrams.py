@@ -38,8 +38,8 @@ from cqrepl.protocol.uber import (
     SMALL_DOCUMENT_MAX,
     WAITING_MAX,
 )
-from cqrepl.replicator.firstindex import AHEAD_FILES_MAX
-from cqrepl.replicator.resends import RESEND_SECONDS, RESENDS_MAX
+from cqrepl.replicator.agreement.firstindex import AHEAD_FILES_MAX
+from cqrepl.replicator.marks.resends import RESEND_SECONDS, RESENDS_MAX
 from tools.state_diagrams import PAGE, TABLES, Table, main, section, written
 
 KIB, MIB = 1024, 1024 * 1024

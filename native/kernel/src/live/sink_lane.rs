@@ -27,7 +27,7 @@ pub struct Stored {
     pub excerpts: i64,
     /// The number of payload bytes.
     pub bytes: i64,
-    /// The entry of each batch, as `cqrepl.replicator.logs` has it, if the lane is logged.
+    /// The entry of each batch, as `cqrepl.replicator.queuestate.logs` has it, if the lane is logged.
     pub entries: Vec<u8>,
     /// The bell that is told as soon as anything is stored, and under which number.
     pub awaited: Option<(Arc<StoredBell>, u64)>,

@@ -1,0 +1,150 @@
+"""What a running host does when it is told to, at its socket: each verb, and what is answered.
+
+An answer has `said`, lines for people, and what programs read; one that could not be done has
+`error` in place of that, and `code`, which the command that has asked ends with.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from cqrepl.console.exitcodes import OK, REFUSED, USAGE, BadArguments
+from cqrepl.net.controlsocket import FORM, Values, asked_at
+from cqrepl.net.errors import NetError, Refused
+from cqrepl.net.threads import in_thread
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.quarantine import plan_quarantine
+from cqrepl.replicator.control.errorcodes import code_of
+from cqrepl.replicator.control.quarantinetext import text_of
+from cqrepl.replicator.control.snapshot import snapshot_of
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+FAILED: Final = (NetError, QueueError, OSError, BadArguments, ValueError)
+Verb = Callable[[Values], Awaitable[Values]]
+_logger: Final = logging.getLogger(__name__)
+
+
+class ControlDesk:
+    """The verbs of one host; one is done after the other.
+
+    Attributes:
+        verbs: what is done for each; a program adds its own, and may have `reload` do something.
+        is_asked: true while there is a socket where it can be asked.
+    """
+
+    def __init__(self, host: "Host") -> None:
+        self.is_asked = False
+        self._host = host
+        self._turn = trio.Lock()
+        self.verbs: Final[dict[str, Verb]] = {
+            "reload": self._reload,
+            "pause": self._pause,
+            "resume": self._resume,
+            "forget": self._forget,
+            "quarantine": self._quarantine,
+            "promote": self._promote,
+            "plan promote": self._plan_promotion,
+        }
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[None]:
+        """For the length of a block it can be asked at the socket that its settings name; at none
+        where they name none."""
+        host = self._host
+        if host.settings.run_dir is None:
+            yield
+            return
+        directory, host_id = Path(host.settings.run_dir), host.settings.protocol.host_id
+        status = partial(snapshot_of, host)
+        async with asked_at(directory, host_id, status, self.do) as self.is_asked:
+            yield
+
+    async def do(self, asked: Values) -> Values:
+        """Does what is asked for; the answer."""
+        name = asked.get("do")
+        verb = self.verbs.get(name) if isinstance(name, str) else None
+        if verb is None:
+            known = ", ".join(("status", *self.verbs))
+            return {"v": FORM, "error": f"one of {known} expected", "code": USAGE}
+        async with self._turn:
+            try:
+                found = await verb(asked)
+            except FAILED as error:
+                code = USAGE if isinstance(error, ValueError) else code_of(error)
+                return {"v": FORM, "error": str(error), "code": code}
+        return {"v": FORM, "host": self._host.endpoint.protocol.host_id, "do": name} | found
+
+    async def _reload(self, _asked: Values) -> Values:
+        raise Refused("a program runs this host: it has no file of its own to read again")
+
+    async def _pause(self, asked: Values) -> Values:
+        name = _text(asked, "queue")
+        await self._host.pause(name)
+        return _said(f"queue {name!r} is paused") | {"queue": name}
+
+    async def _resume(self, asked: Values) -> Values:
+        name = _text(asked, "queue")
+        await self._host.resume(name)
+        return _said(f"queue {name!r} goes on") | {"queue": name}
+
+    async def _promote(self, asked: Values) -> Values:
+        name, accept = _text(asked, "queue"), asked.get("accept_loss") is True
+        done = await self._host.leaders.promote(name, accept_loss=accept)
+        lines = done.lines(is_done=True)
+        for line in lines:
+            _logger.warning("by operator: %s", line)
+        return done.fields() | {"said": lines}
+
+    async def _plan_promotion(self, asked: Values) -> Values:
+        name, to = _text(asked, "queue"), asked.get("to")
+        if not isinstance(to, int):
+            raise BadArguments("the id of a host expected")
+        plan = await self._host.leaders.plan(name, to)
+        code = REFUSED if plan.refusal or plan.is_risky else OK
+        return plan.fields() | {"said": plan.lines(is_done=False), "code": code}
+
+    async def _forget(self, asked: Values) -> Values:
+        host_id = asked.get("forgotten")
+        if not isinstance(host_id, int):
+            raise BadArguments("the id of a host expected")
+        names = self._host.forget(host_id)
+        said = _said(f"host {host_id} is forgotten: {', '.join(names)}")
+        return said | {"forgotten": host_id, "queues": names}
+
+    async def _quarantine(self, asked: Values) -> Values:
+        name = _text(asked, "queue")
+        is_applied = asked.get("apply") is True
+        start = self._host.differs_at(name)
+        path = self._host.sink.queues[name].path
+        with Queue.open(path) as queue:
+            shift = queue.layout.roll_cycle.shift
+        if is_applied:
+            gone = await self._host.quarantine(name)
+        else:
+            gone = await in_thread(partial(plan_quarantine, path, start))
+        lines = text_of(gone, shift, is_applied=is_applied).splitlines()
+        if is_applied:
+            for line in lines:
+                _logger.warning("queue %r: %s", name, line)
+        fields = gone.fields(shift) | {"v": FORM, "queue": name, "applied": is_applied}
+        return fields | {"said": lines}
+
+
+def _said(line: str) -> Values:
+    """An answer of one line, which is logged too."""
+    _logger.info("by operator: %s", line)
+    return {"said": [line]}
+
+
+def _text(asked: Values, name: str) -> str:
+    value = asked.get(name)
+    if not isinstance(value, str):
+        raise BadArguments(f"a {name} expected")
+    return value

@@ -1,0 +1,190 @@
+"""What a host does right now, as plain values: `v` is the version of their form.
+
+    a host    {"v": 1, "host": 1, "process": 4711, "release": "0.1.0", "listens": "127.0.0.1:9001",
+               "peers": [...], "queues": [...]}
+    a peer    {"host": 2, "state": "connected" | "away", "name": "host 2 at 127.0.0.1:41522",
+               "limit": bytes of excerpts a second that it is sent, null for any number}
+    a queue   {"name", "role": "source", "path", "last", "excerpts", "bytes", "state", "sinks"}
+              {"name", "role": "sink", "path", "last", "excerpts", "bytes", "state", "master"}
+              both with "epoch": null where no host was ever promoted, else {"number": of the
+              latest that this host has promised, "leader": the host that leads in it, "start": its
+              first index, null where it has not begun as far as is known here, "leads": whether
+              this host does}
+              both with "path_of_hosts": of a sink the ids of the hosts that it came by, when it was
+              offered last; of a source these with its own, where it is taken in here, too: else
+              none. One that is passed on stands there twice
+    a sink    {"host": 2, "state", "sent", "acknowledged", "lag"}
+
+Indexes are texts, `0x...`, or null where there is none. `excerpts` and `bytes` were sent, or taken
+in, since the start. `lag` counts excerpts that a sink has not acknowledged, or was not sent where
+none acknowledges; null where that spans cycles. A state is `live`, `away` (no connection), `waits`
+(connected, and not streaming), `paused: ...` or `stopped: ...`.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from cqrepl._version import VERSION
+from cqrepl.net.link import Session
+from cqrepl.net.pump import Pump
+from cqrepl.protocol.events import said_by_peer
+from cqrepl.queue import QueueError
+from cqrepl.queue.format.index import Index, cycle_of, format_index
+from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+VERSION_OF_FORM: Final = 1
+Values = dict[str, object]
+
+
+def snapshot_of(host: "Host") -> Values:
+    """What a host does right now; in its own thread."""
+    endpoint = host.endpoint
+    connections = endpoint.connections
+    peers = sorted(endpoint.protocol.remote_ids | connections.keys())
+    return {
+        "v": VERSION_OF_FORM,
+        "host": endpoint.protocol.host_id,
+        "process": os.getpid(),
+        "release": VERSION,
+        "listens": ", ".join(map(str, endpoint.listens)) or None,
+        "peers": [_peer(host, each, connections.get(each)) for each in peers],
+        "queues": [
+            *_late(host),
+            *(_source(host, each, peers) for each in host.source.queues.values()),
+            *(_sink(host, each) for each in host.sink.queues.values()),
+        ],
+    }
+
+
+def _peer(host: "Host", host_id: int, connection: tuple[Pump, Session] | None) -> Values:
+    limit = host.endpoint.settings.limit_of(host_id) or None
+    if connection is None:
+        return {"host": host_id, "state": "away", "name": None, "limit": limit}
+    return {"host": host_id, "state": "connected", "name": connection[0].label, "limit": limit}
+
+
+def _late(host: "Host") -> Iterator[Values]:
+    for name, stop in host.source.late.items():
+        yield {"name": name, "role": "source", "state": f"paused: {stop.message}", "sinks": []}
+
+
+def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
+    sent = queue.counters.drained().sent
+    stops = [stop for stop in host.source.stops if stop.name == queue.name]
+    is_passed_on = queue.copy is not None
+    takers = host.settings.source.takers_of(queue.name, is_passed_on=is_passed_on)
+    shown = [each for each in peers if takers is None or each in takers]
+    state, last = "live", None
+    try:
+        last = queue.queue.last_index()
+    except (QueueError, OSError) as error:
+        state = f"paused: {error}"
+    if queue.held is not None:
+        state = "paused: by operator"
+    for stop in stops:
+        if stop.host_id is None:
+            state = f"stopped: {stop.message}"
+    return {
+        "name": queue.name,
+        "role": "source",
+        "path": str(queue.path),
+        "last": _shown(last),
+        "excerpts": sent.excerpts,
+        "bytes": sent.payload_bytes,
+        "state": state,
+        "epoch": _epoch(host, queue),
+        "path_of_hosts": list(queue.passed_by),
+        "sinks": [_sink_of(host, queue, each, last) for each in shown],
+    }
+
+
+def _sink_of(host: "Host", queue: SourceQueue, host_id: int, last: Index | None) -> Values:
+    marks = queue.marks_of(host_id)
+    state = _state_of(host, queue, host_id)
+    for stop in host.source.stops:
+        if (stop.name, stop.host_id) == (queue.name, host_id):
+            state = f"stopped: {stop.message}"
+    mark = marks.acknowledged if host.source.asks_ack(queue.name) else marks.sent
+    try:
+        lag = _lag(queue, mark, last)
+    except (QueueError, OSError):
+        lag = None  # the state of the queue tells why
+    return {
+        "host": host_id,
+        "state": state,
+        "sent": _shown(marks.sent),
+        "acknowledged": _shown(marks.acknowledged),
+        "lag": lag,
+    }
+
+
+def _state_of(host: "Host", queue: SourceQueue, host_id: int) -> str:
+    connection = host.endpoint.connections.get(host_id)
+    if connection is None:
+        return "away"
+    for session in sessions_of(SourceSession, [connection[1]]):
+        if queue.name in session.withdrawn:
+            return f"paused: {said_by_peer(session.withdrawn[queue.name])}"
+        for each in session.outgoing.values():
+            if each.queue is queue:
+                return "waits" if each.tailer is None else "live"
+    return "waits"
+
+
+def _lag(queue: SourceQueue, mark: int, last: Index | None) -> int | None:
+    """Excerpts behind a mark; None where that spans cycles, and would have to be counted."""
+    if last is None or last <= mark:
+        return 0
+    shift = queue.queue.layout.roll_cycle.shift
+    if mark > 0:
+        return last - mark if cycle_of(Index(mark), shift) == cycle_of(last, shift) else None
+    first = queue.queue.first_index()
+    is_one_cycle = first is not None and cycle_of(first, shift) == cycle_of(last, shift)
+    return last - first + 1 if first is not None and is_one_cycle else None
+
+
+def _epoch(host: "Host", queue: SourceQueue | SinkQueue) -> Values | None:
+    if not queue.epochs.are_known or not queue.epochs.now.promised:
+        return None
+    now = queue.epochs.now
+    return {
+        "number": now.promised,
+        "leader": now.promised_to,
+        "start": format_index(now.history[-1].start) if now.is_begun else None,
+        "leads": isinstance(queue, SourceQueue) and now.may_lead(host.endpoint.protocol.host_id),
+    }
+
+
+def _sink(host: "Host", queue: SinkQueue) -> Values:
+    received = queue.counters.drained().received
+    state = "waits" if queue.owner is None else "live"
+    if queue.pause.trouble is not None:
+        state = f"paused: {queue.pause.trouble.message}"
+    if queue.held is not None:
+        state = "paused: by operator"
+    stop = queue.stop or queue.left
+    if stop is not None:
+        state = f"stopped: {stop.message}"
+    return {
+        "name": queue.name,
+        "role": "sink",
+        "path": str(queue.path),
+        "last": _shown(queue.known_last),
+        "excerpts": received.excerpts,
+        "bytes": received.payload_bytes,
+        "state": state,
+        "master": queue.master_id,
+        "epoch": _epoch(host, queue),
+        "path_of_hosts": list(queue.way.passed_by),
+    }
+
+
+def _shown(index: int | None) -> str | None:
+    return None if index is None or index <= 0 else format_index(index)

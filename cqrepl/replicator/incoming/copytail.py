@@ -1,0 +1,85 @@
+"""What of a copy goes to quarantine before it is taken in any further: where its source holds
+something else, or never had it.
+
+Theory of operation. What differs is put aside with the next connection, and comes again from the
+source (`CopyTail.differs_from`). What is of an epoch that the source's copy never had is cut off
+once the source has proved that it holds what is before it (`CopyTail.beyond`). Either waits until
+no other process has the copy open.
+"""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cqrepl.queue import QueueError, QueueLocked
+from cqrepl.queue.format.index import Index, format_index
+from cqrepl.queue.quarantine import Quarantine, quarantine
+from cqrepl.replicator.queuestate.stops import Stop
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class CopyTail:
+    """Of one queue of a sink.
+
+    Attributes:
+        differs_from: from this index on it is to be put aside; None: nothing is.
+        beyond: the first index that its source never had, and the next index of what stays; None:
+            there is none.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._name = name
+        self._path = path
+        self.differs_from: int | None = None
+        self.beyond: tuple[Index, Index] | None = None
+
+    def put_aside(self) -> None:
+        """Puts aside what differs, of a queue that is closed.
+
+        Raises:
+            QueueLocked: another process has it open; it is tried again.
+            QueueError, OSError: that cannot be done.
+        """
+        assert self.differs_from is not None
+        index = self.differs_from
+        try:
+            gone = quarantine(self._path, index)
+        except QueueLocked:
+            raise  # it is done when the others have ended
+        except QueueError:
+            self.differs_from = None  # the queue stops
+            raise
+        self.differs_from = None
+        what = "everything" if gone.excerpts is None else f"{gone.excerpts} excerpts"
+        _logger.warning(
+            "queue %r: %s from %s on went to %s, as its source holds something else there",
+            self._name,
+            what,
+            format_index(index),
+            gone.folder,
+        )
+
+    def cut_off(self) -> Quarantine:
+        """Puts aside what its source never had, of a queue that is closed.
+
+        Raises:
+            QueueLocked: another process has it open.
+            QueueError, OSError: that cannot be done.
+        """
+        assert self.beyond is not None
+        (start, _), self.beyond = self.beyond, None
+        return quarantine(self._path, start)
+
+
+def put_aside_later(queue: "SinkQueue", peer: str, stop: Stop, index: int) -> None:
+    """A queue pauses until what differs from an index on has been put aside, and that says why."""
+    if queue.disk.is_left_by_power_cut(index):
+        stop = Stop.left_by_power_cut(queue.name, index)
+        _logger.warning("%s: queue %r: %s", peer, queue.name, stop.message)
+    else:
+        _logger.error("%s: %s", peer, stop)
+    queue.pause.begin(stop, is_told=False)

@@ -1,0 +1,100 @@
+"""What a sink does about epochs on one connection: whom it refuses, and what of its copies goes."""
+
+import logging
+from functools import partial
+from typing import Final
+
+from cqrepl.console.units import plural
+from cqrepl.net.pump import Pump
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol import Connection, StopReason
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages.excerpts import Promise
+from cqrepl.queue import QueueLocked
+from cqrepl.queue.format.epochs import History, why_refused
+from cqrepl.queue.format.identity import Identity
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
+from cqrepl.replicator.incoming.masters import QueuesFromHere
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+
+BEYOND: Final = "what it had beyond this queue is in quarantine"
+_logger: Final = logging.getLogger(__name__)
+
+
+class TailInUse(OSError):
+    """Another process has a queue open that a tail is to be taken off: that is done when it has
+    ended."""
+
+
+class EpochDesk:
+    """Of one connection.
+
+    Args:
+        from_here: says which queues are taken from its peer, where there never was an epoch.
+    """
+
+    def __init__(self, connection: Connection, pump: Pump, from_here: QueuesFromHere) -> None:
+        self._connection = connection
+        self._pump = pump
+        self._from_here = from_here
+
+    def is_refused(self, event: ev.QueueOffered, queue: SinkQueue) -> bool:
+        """Refuses a source that does not lead the queue: by its epoch; or, where there never was
+        one, by the file of the cluster."""
+        assert self._connection.remote_id is not None
+        own, offered = queue.epochs.now, event.offer.epochs or ()
+        path = event.offer.passed_by
+        leader = path[0] if path else self._connection.remote_id
+        refusal, reason = why_refused(own, offered, leader), StopReason.FENCED
+        is_by_file = not own.promised and not offered
+        if is_by_file or (path and refusal is None):
+            refusal, reason = self._from_here.refusal(queue), StopReason.REFUSED
+        if refusal is None:
+            return False
+        why = f"queue {event.name!r} refused: {refusal}"
+        self._pump.log.tell(logging.WARNING, self._pump.label, why)
+        promise = Promise(own.promised, own.promised_to) if own.promised else None
+        self._connection.sink(event.cid).stop(reason, refusal, promise=promise)
+        return True
+
+    async def follow(
+        self, event: ev.LineageProved, queue: SinkQueue, end: Index, identity: Identity | None
+    ) -> bool:
+        """The source has proved that it holds what is here: nobody else writes to the copy from now
+        on. False where the copy had a tail that the source never had: that is in quarantine, and
+        the queue is to be offered anew.
+
+        Args:
+            end: of the copy, when it was compared: one that goes on behind it is none of that.
+            identity: that its source has told, if it has; the copy gets it.
+
+        Raises:
+            OtherQueue: it has another identity.
+            TailInUse: another process has it open.
+            QueueError, OSError: it cannot be locked, its tail not be put aside, or what it promises
+                may not be on the disk.
+        """
+        if not queue.has_tail:
+            history = self._connection.offer_of(event.cid).epochs
+            await in_thread(partial(_follow, queue, history, end, identity))
+            return True
+        try:
+            gone = await in_thread(queue.cut_off)
+        except QueueLocked as error:
+            raise TailInUse(error.reason) from error
+        _logger.warning(
+            "queue %r: %s from %s on, which the leader of a later epoch never had, went to %s",
+            event.name,
+            "everything" if gone.excerpts is None else plural(gone.excerpts, "excerpt"),
+            format_index(gone.start or NEXT_OF_EMPTY),
+            gone.folder,
+        )
+        return False
+
+
+def _follow(
+    queue: SinkQueue, history: History | None, end: Index, identity: Identity | None
+) -> None:
+    queue.follow(history)
+    if identity is not None and queue.next_index == end:
+        queue.take_identity(identity)

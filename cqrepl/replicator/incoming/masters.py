@@ -1,0 +1,44 @@
+"""Which queues of a sink are taken from the peer of one connection.
+
+The file of a cluster names one master for each queue. Any other host that offers it, by another
+version of that file or because it offers what it has to whatever is there, as Java's sources do, is
+refused. Where no master is named, every host is taken. A promotion names another one
+(`queue.format.epochs`).
+"""
+
+from collections.abc import Mapping, Set
+
+from cqrepl.protocol import Connection
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+
+
+class QueuesFromHere:
+    """Those that the peer of a connection is the master of, or that have none."""
+
+    def __init__(self, queues: Mapping[str, SinkQueue], connection: Connection) -> None:
+        self._queues = queues
+        self._connection = connection
+        self._names: frozenset[str] | None = None
+
+    @property
+    def names(self) -> Set[str]:
+        """Their names; to be asked for once the peer has said who it is."""
+        if self._names is None:
+            own = (name for name, each in self._queues.items() if self.refusal(each) is None)
+            self._names = frozenset(own)
+        return self._names
+
+    def look_again(self) -> None:
+        """There are other queues now."""
+        self._names = None
+
+    @property
+    def takes_offers(self) -> bool:
+        """True for a peer that has said who it is, and has queues."""
+        return self._connection.remote_id is not None and not self._connection.is_guest
+
+    def refusal(self, queue: SinkQueue) -> str | None:
+        """Why a queue is not taken from this peer; None where it is."""
+        if queue.master_id in (None, self._connection.remote_id) or not queue.epochs.are_known:
+            return None  # by its epochs another host may lead it: they are read when it is offered
+        return f"it is taken from host {queue.master_id} only"

@@ -1,0 +1,1 @@
+"""Closed cycles that a host has lost, fetched from others."""

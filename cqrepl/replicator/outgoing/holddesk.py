@@ -1,0 +1,100 @@
+"""What of a source does not go out on one connection for now: what cannot be read, what the sink
+has not answered in time, and what the operator has paused; and how it goes on.
+
+A sink that knows of that lets go of such a queue, and is offered it again. Another one, as Java's,
+only gets nothing for a while; or the connection ends, where it would wait for something.
+"""
+
+from collections.abc import Callable
+
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection, StopReason
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.events import QueueStopped
+from cqrepl.protocol.states import ConnectionState
+from cqrepl.queue import Tailer
+from cqrepl.replicator.outgoing.offerdesk import OfferDesk
+from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
+from cqrepl.replicator.outgoing.pausedesk import PauseDesk
+from cqrepl.replicator.queuestate.stops import Stop
+
+
+class HoldDesk:
+    """Of one connection."""
+
+    def __init__(
+        self,
+        outgoing: dict[Cid, Outgoing],
+        offers: OfferDesk,
+        pauses: PauseDesk,
+        connection: Connection,
+        pump: Pump,
+    ) -> None:
+        self._outgoing = outgoing
+        self._offers = offers
+        self._pauses = pauses
+        self._connection = connection
+        self._pump = pump
+
+    def pause(self, each: Outgoing, trouble: Stop, drop: Callable[[Outgoing], None]) -> None:
+        """Not now: it is tried again later, and the others go on meanwhile.
+
+        Args:
+            drop: takes a queue off the connection.
+        """
+        if not each.has_stopped:
+            self._pauses.begin(trouble)
+            self.hold(each, trouble.message, drop)
+
+    def offers_again(
+        self, each: Outgoing, stopped: QueueStopped, drop: Callable[[Outgoing], None]
+    ) -> bool:
+        """Whether a queue that has stopped is offered again on this connection, some time later:
+        one that the sink has not answered in time, which may only have been slow, if it knows that
+        what has ended may come again.
+
+        Args:
+            drop: takes a queue off the connection.
+        """
+        name, reason, why = stopped.name, stopped.reason, stopped.message
+        is_ours = reason is StopReason.NO_ANSWER and not (stopped.by_peer or each.has_stopped)
+        is_put_off = is_ours and self._put_off(each, why, drop)
+        if is_put_off:
+            self._pauses.begin(Stop(name=name, reason=reason, message=why))
+        return is_put_off
+
+    def _put_off(self, each: Outgoing, why: str, drop: Callable[[Outgoing], None]) -> bool:
+        """The sink lets go of it; false for one that does not know what that is."""
+        if not self._connection.withdraw_queue(each.cid, why):
+            return False
+        self._offers.let_go.add(each.cid)
+        self._offers.offered.discard(each.queue.name)
+        drop(each)
+        return True
+
+    def hold(self, each: Outgoing, why: str, drop: Callable[[Outgoing], None]) -> None:
+        """Nothing more of it goes out, until it is offered again or `go_on`."""
+        self._pump.call_back()
+        if self._put_off(each, why, drop):
+            return
+        if each.tailer is not None:
+            each.resumes_at = each.tailer.next_index
+            each.close()
+        else:  # it cannot be told that what it does has to be done again
+            self._pump.fail(f"queue {each.queue.name!r}: {why}")
+
+    def go_on(self, name: str, tail: Callable[[Outgoing, int], Tailer | None]) -> None:
+        """It is tried again.
+
+        Args:
+            tail: a tailer of a queue that stands at an index; None where it cannot be read.
+        """
+        for each in self._outgoing.values():
+            if each.queue.name == name and each.resumes_at is not None:
+                if each.queue.held is None:
+                    index, each.resumes_at, each.is_let_go = each.resumes_at, None, False
+                    each.tailer = tail(each, index)
+                return
+        is_open = self._connection.state is ConnectionState.OPEN
+        if is_open and self._offers.has_offered and self._offers.is_wanted(name):
+            self._offers.offer([name])

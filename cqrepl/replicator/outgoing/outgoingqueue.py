@@ -1,0 +1,313 @@
+"""One queue of a source on one connection: where its stream stands, or its back copy."""
+
+import logging
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import trio
+
+from cqrepl.kernel.memory import WatchedWord
+from cqrepl.net.tokenbucket import Rooms
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.source import SourceHandler
+from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
+from cqrepl.queue.format.tailerposition import TailerPosition
+from cqrepl.queue.read.tailer import Stand
+from cqrepl.replicator.agreement.divergence import DivergenceSearch
+from cqrepl.replicator.marks.counters import NOTHING
+from cqrepl.replicator.marks.hostmarks import HostMarks
+from cqrepl.replicator.outgoing.backcopy import BackCopyTarget
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.outgoing.toldtailers import ToldTailers
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SourceLane
+
+
+AWAITED_SECONDS: Final = 10.0  # to the next listing for a file that no word has told of
+_logger: Final = logging.getLogger(__name__)
+
+
+class KeptLane:
+    """A lane of a queue, for one live pump after the other: it costs as much to make as hundreds of
+    excerpts to send.
+
+    Args:
+        stand: where it was made; the queue's tailer has stood there.
+    """
+
+    def __init__(self, lane: "SourceLane", stand: Stand) -> None:
+        self.lane = lane
+        self.mapped = stand.mapped
+        _, _, slots, _ = stand.recorded
+        self._knows_pages = slots is not None  # else it looks for none
+
+    def suits(self, tailer: Tailer) -> bool:
+        """True when a live pump may go on with it: the tailer stands where the last one stopped, in
+        the same file, mapped in the same way."""
+        return self._knows_pages and tailer.is_at(self.mapped, self.lane.position)
+
+    def let_go(self) -> None:
+        """No live pump has it, and none gets it any more."""
+        with RECORD_LOCK_GUARD:  # a mapping has a descriptor of the file, and may go with this
+            self.lane.let_go()
+
+
+class _Rest(NamedTuple):
+    """Nothing follows at an index of a tailer before a word has changed; that it may by something
+    else is looked at from `until` on, by trio's clock."""
+
+    word: WatchedWord
+    until: float
+    tailer: Tailer
+    next_index: int
+
+    def holds(self, tailer: Tailer | None, now: float) -> bool:
+        """True while that is so."""
+        if now >= self.until or self.word.has_changed:
+            return False
+        return tailer is self.tailer and self.tailer.next_index == self.next_index
+
+
+class Outgoing:
+    """One queue on one connection."""
+
+    def __init__(self, source_queue: SourceQueue, marks: HostMarks, cid: Cid) -> None:
+        self.queue = source_queue
+        self.marks = marks
+        self.cid = cid
+        self.tailer: Tailer | None = None
+        self.batch: ExcerptBatch | None = None
+        self.start = 0
+        self.has_much = False  # more than could be sent when it was looked at last
+        self.lane: SourceLane | None = None  # a live pump reads on from where the tailer stands
+        self.kept: KeptLane | None = None  # that lane, or that of the last one
+        self.lane_count = 0  # excerpts that it is known to have sent
+        self.stream_from: int | None = None
+        self.resumes_at: int | None = None  # where a stream that pauses goes on
+        self.back_copy: BackCopyTarget | None = None
+        self.back_copy_until = math.inf  # by trio's clock
+        self.awaits_turn = False  # another sink gives back to the same queue
+        self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
+        self.audited = NEXT_OF_EMPTY  # what the sink's files hold before this is what was sent
+        self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
+        self.audit_until = -math.inf  # by trio's clock: so long it is waited for
+        self._tailers = ToldTailers()
+        self._rests: _Rest | None = None
+        self._awaits: _Rest | None = None  # the same for the file of what follows
+        self.is_let_go = False  # no live pump is to send of it any more
+        self.has_stopped = False
+        self.is_final = True  # a stop, if there is one: another sink would not do better
+
+    @property
+    def shift(self) -> int:
+        """Number of bits of an index that hold the sequence."""
+        return self.queue.queue.layout.roll_cycle.shift
+
+    @property
+    def has_more(self) -> bool:
+        """True when there was more to send than was sent, when it was looked at last."""
+        return self.batch is not None or self.has_much
+
+    def room(self, rooms: Rooms) -> int:
+        """How many bytes of it may go out: it is not looked at while that is none."""
+        return rooms.much if self.has_much else rooms.live
+
+    @property
+    def is_going_on(self) -> bool:
+        """False once the sink is known to hold something else, or not to go on otherwise."""
+        return not self.has_stopped and self.search is None
+
+    @property
+    def is_audited(self) -> bool:
+        """False while the sink is to tell what it has stored, and has some time left for it."""
+        is_over = self.has_stopped or trio.current_time() >= self.audit_until
+        return is_over or self.audited >= self.audit_asked
+
+    @property
+    def is_ready_to_return(self) -> bool:
+        """True for a sink that is ahead, and that neither differs nor waits for another one."""
+        return self.is_going_on and not self.awaits_turn
+
+    def take_turn(self) -> bool:
+        """One sink at a time gives back to a queue; false while that is another one."""
+        if self.queue.returning is None:
+            self.queue.returning = self
+        self.awaits_turn = self.queue.returning is not self
+        return not self.awaits_turn
+
+    def rest(self, tailer: Tailer, until: float) -> None:
+        """It was just found to have nothing: there is no need to look at it before the word has
+        changed that tells of what follows.
+
+        Args:
+            tailer: this queue's.
+            until: by trio's clock; then it is looked at all the same.
+
+        Raises:
+            QueueError: it cannot be read.
+        """
+        if self.queue.held_from is None:  # else it is for another reason
+            word = tailer.watched()
+            self._rests = None if word is None else _Rest(word, until, tailer, tailer.next_index)
+
+    def rests(self, now: float) -> WatchedWord | None:
+        """The word that will tell, while nothing can have come since it was found to have
+        nothing."""
+        rest = self._rests
+        return rest.word if rest is not None and rest.holds(self.tailer, now) else None
+
+    def awaited_file(self, tailer: Tailer) -> WatchedWord | None:
+        """The word that tells of the store file which the next excerpt will be in; None where that
+        is there. While it stays what it is the directory is not listed again for some time: a pump
+        that comes back for one queue would have those of all others listed.
+
+        Args:
+            tailer: this queue's.
+
+        Raises:
+            QueueError: it cannot be read.
+        """
+        now, awaits = trio.current_time(), self._awaits
+        if awaits is not None and awaits.holds(tailer, now):
+            return awaits.word
+        self._awaits = None
+        word = tailer.awaited_file()
+        if word is not None:
+            self._awaits = _Rest(word, now + AWAITED_SECONDS, tailer, tailer.next_index)
+        return word
+
+    def tail(self, index: int) -> Tailer:
+        """A tailer that stands at an index.
+
+        Raises:
+            QueueError: the queue cannot be read there.
+        """
+        return self.queue.queue.tailer(index)
+
+    def next_batch(self, tailer: Tailer, bytes_max: int, payload_max: int) -> ExcerptBatch | None:
+        """What comes next, up to where the queue is held back; None when there is nothing now.
+
+        Args:
+            tailer: this queue's.
+            bytes_max: most bytes of a batch.
+            payload_max: most bytes of an excerpt.
+
+        Raises:
+            QueueError: it cannot be read.
+        """
+        self._rests = self._awaits = None  # before a file may be mapped anew: a word holds it
+        held = self.queue.held_from
+        if held is not None and tailer.next_index >= held:
+            return None
+        batch = tailer.next_batch(bytes_max=bytes_max, payload_max=payload_max)
+        if self.kept is not None and self.kept.mapped is not tailer.mapped:
+            self.drop_lane()  # else it would keep the file, or how it was mapped, for nothing
+        if batch is None or held is None or batch.index_last < held:
+            return batch
+        count = max(0, held - batch.index_first)
+        tailer.give_back(batch, count)
+        return batch.part(0, count) if count else None
+
+    def tell_levels(self, source: SourceHandler) -> bool:
+        """Has the sink tell at once what reaches a level that anything waits for, and tells it up
+        to where the queue's policy calls it safe; true while it was sent more than that, or than is
+        known to be on its disk. What it has said of that is kept.
+
+        Args:
+            source: the core's half of the queue.
+        """
+        for level in self.queue.board.wanted:
+            source.want_level(level)
+        source.tell_commit(self._committed())
+        if self.queue.leading.given is not None:
+            self.queue.counters.mark_safe()
+        if self.marks.keep_levels():
+            self.queue.touch()  # more may be safe, for other sinks too
+        told = source.index_committed
+        if source.offer.acknowledgement:
+            told = min(told, self.marks.synced)
+        return source.takes_levels and told < source.index_sent
+
+    def look_at_tailers(self, source: SourceHandler, *, all_names: bool) -> bool:
+        """Looks where named tailers stand; true where the sink does not know it.
+
+        Args:
+            source: the core's half of the queue.
+            all_names: also names that do not begin `replicated:`.
+        """
+        if not source.takes_tailers:
+            return False
+        found: list[TailerPosition] = []
+        with suppress(QueueError, OSError):  # those who need the table store say so
+            found = self.queue.queue.tailer_positions.look(all_names=all_names)
+        return self._tailers.note(found)
+
+    def tell_tailers(self, source: SourceHandler) -> bool:
+        """Tells the sink what was found, up to what it was sent; true where that is anything.
+
+        Args:
+            source: the core's half of the queue.
+        """
+        return self._tailers.tell(source)
+
+    def _committed(self) -> int:
+        if self.queue.copy is not None:  # its first source says what is safe
+            return self.queue.queue.acknowledged_index
+        return self.queue.leading.safe_index()
+
+    def drop_lane(self) -> None:
+        """Lets go of the lane that is kept; one that a live pump has, its owner does when that is
+        back."""
+        kept, self.kept = self.kept, None
+        if kept is not None and self.lane is None:
+            kept.let_go()
+
+    def begin_marks(self, *, asks_ack: bool) -> None:
+        """The marks of the sink are what it has as its stream begins: what comes before, though an
+        acknowledgement may have been lost on its way, and nothing of what it wants, whatever it
+        had once: it may be an older copy, from a backup or before a power cut.
+
+        Args:
+            asks_ack: the sink is asked to acknowledge what it is sent.
+
+        Raises:
+            QueueError, OSError: what comes before cannot be read.
+        """
+        assert self.stream_from is not None
+        marks, start = self.marks, self.stream_from
+        last = self.queue.queue.last_index_before(Index(start)) if start else None
+        had = marks.acknowledged if asks_ack else marks.sent
+        if asks_ack:
+            marks.ask()
+        if had >= max(start, 1):
+            marks.lower_to_start(NOTHING if last is None else last, asks_ack=asks_ack)
+            _logger.warning(
+                "queue %r: host %d has had everything up to %s, and wants what is from %s on:"
+                " store files stay for it from there",
+                *(self.queue.name, marks.host_id, format_index(had)),
+                format_index(start) if start else "the start",
+            )
+        if asks_ack and last is not None:
+            self.queue.counters.mark_acknowledged(marks, last)
+
+    def close(self) -> None:
+        if self.lane is not None:
+            self.lane.mute()
+        self.marks.keep_levels()
+        self.drop_lane()
+        self.batch = self.lane = self._rests = self._awaits = None
+        if self.tailer is not None:
+            self.tailer.close()
+            self.tailer = None
+        if self.back_copy is not None:
+            self.queue.disk.tell_mended(self.back_copy.mended)
+            self.back_copy.close()
+            self.back_copy = None
+        if self.queue.returning is self:
+            self.queue.returning = None
+        self.awaits_turn = False

@@ -1,0 +1,444 @@
+"""One queue of a source, and what the connections of a source have in common."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol import QueueShape, StopReason
+from cqrepl.protocol.events import QueueStopped
+from cqrepl.queue import Queue, QueueDamaged, QueueError
+from cqrepl.queue.files.chroniclemarks import ChronicleMarks
+from cqrepl.queue.files.keptidentity import new_identity
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, is_alive
+from cqrepl.queue.files.queuedirectory import holds_queue
+from cqrepl.queue.files.syncedmark import load_synced
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.identity import Identity
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
+from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.agreement.consent import ReturnSettings
+from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.disk.syncer import Syncer
+from cqrepl.replicator.leadership import Leading
+from cqrepl.replicator.marks.ackboard import AckBell
+from cqrepl.replicator.marks.counters import NOTHING, SourceCounters
+from cqrepl.replicator.marks.hostmarks import HostMarks, QueueMarks
+from cqrepl.replicator.outgoing.backcopy import release_dead_back_copy
+from cqrepl.replicator.outgoing.passedcopies import CopyDisk
+from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
+from cqrepl.replicator.queuestate.keptepochs import Fenced, KeptEpochs
+from cqrepl.replicator.queuestate.logs import EntryLog, LogKind
+from cqrepl.replicator.queuestate.queues import QueueSession, Signal, TellDamage, shape_of
+from cqrepl.replicator.queuestate.stops import Stop
+from cqrepl.replicator.settings import SourceSettings
+from cqrepl.surroundings import surroundings
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import QueueRuns
+    from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+
+_logger = logging.getLogger(__name__)
+
+
+class StreamingSession(QueueSession, Protocol):
+    """Streams a queue."""
+
+    def touch(self, name: str) -> None:
+        """Something may have come of it that its sink is to hear."""
+
+
+class SourceQueue:
+    """One queue of a source, over all connections.
+
+    Args:
+        runs: what its lanes share; None without live pumps.
+        copy: what the host takes in, of a queue that it passes on; None for one of its own.
+        passed_by: the ids of the hosts that such a one has come by, with this one; else none.
+        epochs: of the queue, where they are known already.
+
+    Raises:
+        OSError: no descriptor can be had, or its epochs cannot be read now.
+        QueueError: the directory holds no queue that can be read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        ack_log: Path | None,
+        syncer: Syncer,
+        settings: SourceSettings,
+        bell: AckBell,
+        runs: "QueueRuns | None" = None,
+        copy: "SinkQueue | None" = None,
+        passed_by: tuple[int, ...] = (),
+        epochs: KeptEpochs | None = None,
+    ) -> None:
+        self.name = name
+        self.runs = runs
+        self.copy = copy
+        self.passed_by = passed_by
+        self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
+        self.board = bell.board(name)
+        self.epochs = (epochs or KeptEpochs(path)) if copy is None else copy.epochs
+        number = self.epochs.now.number  # it is not opened before they can be read
+        self.leading = Leading(name, path, self.board, settings.policies.get(name), epoch=number)
+        self.policy = self.leading.policy
+        if settings.asks_ack(name) and self.policy.hosts_min != 0:
+            self.board.want(self.policy.level)
+        if not settings.asks_ack(name):
+            self.board.close("no acknowledgements are asked for")
+        self.path = path
+        self.source_id = settings.source_ids.get(name)
+        self.queue = _opened(path, None if copy else settings.made_with.get(name))
+        try:
+            self._begin(ack_log, syncer, settings)
+        except BaseException:
+            syncer.forget(self.queue)
+            self.queue.close()
+            raise
+
+    def _begin(self, ack_log: Path | None, syncer: Syncer, settings: SourceSettings) -> None:
+        name = self.name
+        self.chains = Chains(self.queue.cycles)
+        self.queue.keep_marks_open()
+        if self.copy is None:
+            self._release_dead_back_copy()
+            self._put_in_order()
+            self.queue.note_follower(is_follower=False)
+        self.target = self.queue.last_index()  # the last excerpt at the start
+        self.sessions: list[StreamingSession] = []  # of the connections that it goes out on
+        self.returning: object | None = None  # its stream to the sink that gives back now
+        self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
+        self.tell_damage: TellDamage = lambda known: None
+        self.counters = SourceCounters(
+            self.queue,
+            self._drain,
+            is_own=self.copy is None,
+            safe=None if self.leading.given is None else self.leading.safe_index,
+        )
+        self._marks = QueueMarks(name, self.queue.host_marks, self.board)
+        try:
+            self._lower_marks()
+            self._lower_tailers()
+        except (QueueError, OSError) as error:  # reading tells, on each connection
+            _logger.warning("queue %r: its marks stay as they are: %s", name, error)
+        self._syncer = syncer
+        self.disk: DiskEnd | CopyDisk
+        if self.copy is None:
+            self.disk = syncer.watch(
+                name,
+                self.queue,
+                self.queue.next_index,
+                self.chains,
+                self._lost,
+                self._check_names,
+                is_proved=True,
+            )
+        else:
+            self.disk = CopyDisk(self.copy)
+        self.held_until = -math.inf  # by trio's clock
+        if self.disk.unproved_from is not None and self._may_be_whole_elsewhere(settings):
+            self.held_until = trio.current_time() + settings.wait_for_seconds
+        self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
+
+    def _may_be_whole_elsewhere(self, settings: SourceSettings) -> bool:
+        """Whether a sink that is waited for may have what a power cut has torn here. A promoted
+        host has no marks yet of the copies that there are beside its own."""
+        is_promoted = self.epochs.now.number > 0 and settings.wait_for is None
+        return is_promoted or settings.waits_for(self._marks.known())
+
+    def _put_in_order(self) -> None:
+        """After another start of the machine an end may be recorded that a power cut has taken, and
+        nothing up to there can be read. Its next writer mends that; a sink may come before."""
+        mark = load_synced(self.path)
+        if mark is None or mark.is_of_this_boot or self.queue.is_of_this_boot:
+            return
+        try:
+            with Queue.open_for_append(self.path) as queue:
+                queue.appender(payload_max=NO_LIMIT).close()
+        except (QueueError, OSError) as error:
+            _logger.warning("queue %r: it is read as the power cut left it: %s", self.name, error)
+
+    def _lower_marks(self) -> None:
+        """What the queue has lost counts as sent and acknowledged no more: other excerpts may get
+        the same indexes. A sink that has it may return it."""
+        queue, hosts = self.queue, self._marks.known()
+        acknowledged = {host: marks.acknowledged for host, marks in hosts.items()}
+        own = [queue.sent_index, queue.acknowledged_index] if self.copy is None else [NOTHING]
+        marked = max([*own, *acknowledged.values()])
+        if marked == NOTHING:
+            return
+        end = self._end()  # behind the marks: they may rise meanwhile
+        last = None if end == NEXT_OF_EMPTY else queue.last_index_before(end)
+        lowered = NOTHING if last is None else last
+        if marked <= lowered:
+            return
+        if self.copy is None:
+            queue.lower_marks(lowered)
+        self._marks.lower_to(lowered)
+        ahead = [str(host) for host, index in acknowledged.items() if index > lowered]
+        _logger.warning(
+            "queue %r: it ends at %s, and was replicated up to %s: what is between is lost here%s",
+            self.name,
+            "its start" if last is None else format_index(last),
+            format_index(marked),
+            f"; host {', '.join(ahead)} may return it" if ahead else "",
+        )
+
+    def _lower_tailers(self) -> None:
+        """What a reader has read of what the queue has lost, it has to read once more: other
+        excerpts may get the same indexes."""
+        positions, shift = self.queue.tailer_positions, self.queue.layout.roll_cycle.shift
+        found = [each for each in positions.look(all_names=True) if each.index > NEXT_OF_EMPTY]
+        end = self._end() if found else NEXT_OF_EMPTY  # behind them: they may move meanwhile
+        # one at the start of a later cycle has read no more than what is there
+        lost = [each for each in found if each.index > end and each.index & ((1 << shift) - 1)]
+        if not lost:
+            return
+        positions.lower_to(end)
+        _logger.warning(
+            "queue %r: it ends before %s, and its readers %s had read more: they go on from there",
+            self.name,
+            format_index(end),
+            ", ".join(repr(each.name) for each in lost),
+        )
+
+    def _end(self) -> Index:
+        queue = self.queue
+        return queue.next_index() if queue.is_of_this_boot else self.chains.readable_end()
+
+    @property
+    def shape(self) -> QueueShape:
+        return shape_of(self.queue.layout)
+
+    def _release_dead_back_copy(self) -> None:
+        try:
+            if release_dead_back_copy(self.path, self.queue):
+                _logger.info(
+                    "queue %r: gave back the locks of a source that died in a back copy", self.name
+                )
+        except (QueueError, OSError) as error:
+            _logger.warning("queue %r: locks of a dead source stay: %s", self.name, error)
+
+    @property
+    def held_from(self) -> Index | None:
+        """The first index that is not streamed yet, as a power cut may have torn what is there and
+        a sink that is known may have it whole; None: all goes out."""
+        start = self.disk.unproved_from
+        if start is None or self.held_until == -math.inf:
+            return None
+        if trio.current_time() >= self.held_until:
+            self.held_until = -math.inf
+            _logger.warning(
+                "queue %r: no sink has given back what is from %s on: it goes out as it stands",
+                self.name,
+                format_index(start),
+            )
+            return None
+        return start
+
+    @property
+    def acknowledged(self) -> int:
+        """Some sink has everything up to this index; -1 for nothing."""
+        return self.counters.drained().index_acknowledged
+
+    @property
+    def marks(self) -> Mapping[int, HostMarks]:
+        """The marks of each sink host that has any, by host id; of earlier runs too."""
+        self._drain()
+        return self._marks.known()
+
+    def marks_of(self, host_id: int) -> HostMarks:
+        """The marks of a host that has connected."""
+        return self._marks.of(host_id)
+
+    def forget(self, host_id: int) -> bool:
+        """A host holds no store file any more, until it comes again; false where it is not known.
+
+        Raises:
+            OSError, QueueError: that cannot be written.
+        """
+        return self._marks.forget(host_id)
+
+    @property
+    def sent_excerpts(self) -> int:
+        """Number of excerpts sent, to all sinks together."""
+        return self.counters.drained().sent.excerpts
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of payload sent, to all sinks together."""
+        return self.counters.drained().sent.payload_bytes
+
+    def settle_identity(self, of_sink: Identity | None) -> Identity | None:
+        """The identity of this queue, which may have had none: then that of a sink that holds what
+        it holds, or a new one. None where it cannot be kept. One that is itself taken in, here or
+        by another process, inherits that of its source.
+
+        Args:
+            of_sink: None for a sink that has none.
+
+        Raises:
+            QueueError, OSError: it cannot be read, or may not be on the disk.
+        """
+        if self.copy is not None or (of_sink is None and self._is_taken_in):
+            return self.queue.identity.load()
+        return self.queue.identity.keep(lambda: of_sink or new_identity())
+
+    @property
+    def _is_taken_in(self) -> bool:
+        marks = ChronicleMarks(self.path / FILE_NAME)
+        holder = marks.load(APPEND_LOCK_KEY, UNLOCKED)
+        is_other = holder not in (UNLOCKED, surroundings().process_id())
+        return is_other and is_alive(holder)
+
+    def cause_of(self, error: QueueError | OSError) -> QueueError | OSError:
+        """Why the queue goes no further. Where its directory has gone, that is why, whatever was
+        met of it first."""
+        try:
+            self.queue.check_name()
+        except QueueDamaged as lost:
+            error = lost
+        if isinstance(error, QueueDamaged):
+            self.note_damage()
+        return error
+
+    def touch(self) -> None:
+        """More of it may be safe, or waited for: sinks may have something to hear."""
+        for session in self.sessions:
+            session.touch(self.name)
+
+    def check_leads(self, host_id: int) -> None:
+        """Does nothing where this host may stream it: one that it passes on it never leads.
+
+        Raises:
+            Fenced: another one leads, or is to.
+        """
+        if self.copy is None:
+            self.epochs.check_leads(host_id)
+
+    async def hear_fence(self, marks: HostMarks, event: QueueStopped) -> bool:
+        """A sink has refused the queue, as another host leads it. If it is one that has a copy of
+        it, nothing of the queue goes out any more, and this is true; whoever else says so is
+        believed for itself.
+
+        Args:
+            marks: of that sink.
+        """
+        promise, own = event.promise, self.epochs.now
+        if event.reason is not StopReason.FENCED or promise is None or not marks.is_known:
+            return False
+        if promise.epoch < own.promised or promise == (own.promised, own.promised_to):
+            return False
+        try:
+            await in_thread(partial(self.epochs.promise, promise.epoch, promise.leader))
+        except (QueueError, OSError, ValueError) as error:
+            _logger.warning("queue %r: epoch %d: %s", self.name, promise.epoch, error)
+        self._fence(promise.epoch, promise.leader, marks.host_id)
+        return True
+
+    def _fence(self, number: int, leader: int, told_by: int) -> None:
+        """Another host leads the queue, as a sink says: nothing of it goes out any more, on no
+        connection."""
+        leads = f"host {told_by} says that host {leader} leads it in epoch {number}"
+        why = f"{leads}: nothing of it goes out from here any more"
+        self.leading.fence(leads)
+        for session in list(self.sessions):
+            session.stop(self.name, Fenced(why, path=self.path))
+
+    def close(self) -> None:
+        self.board.close("the source has closed")
+        self.leading.close()
+        self._syncer.forget(self.queue)
+        self.queue.close()
+        self.ack_log.close()
+
+    def note_damage(self) -> None:
+        """Something of it is not what it was: a store file may be lost."""
+        self.tell_damage(self.queue.cycles.closed.known)
+
+    def _lost(self, error: QueueDamaged) -> None:
+        """The files have lost excerpts: no sink may take the rest for all."""
+        self.note_damage()
+        self.note_stop(Stop.of(self.name, error, self.path))
+        for session in list(self.sessions):
+            session.stop(self.name, error)
+
+    def _check_names(self) -> None:
+        """Once a second; so it is also when a log that had no room is tried again."""
+        self.ack_log.retry()
+        self.queue.check_name()
+
+    def _drain(self) -> None:
+        for session in self.sessions:
+            session.catch_up()
+
+
+def _opened(path: Path, made_with: str | None) -> Queue:
+    """The queue in a directory; made with this roll cycle where there is nothing."""
+    if made_with is not None and (not path.exists() or (path.is_dir() and not holds_queue(path))):
+        with Queue.open_for_append(path, create=made_with):
+            _logger.info("queue %s is made, with %s", path, made_with)
+    return Queue.open(path)
+
+
+class SourceShared:
+    """What the connections of one source have in common, apart from the queues."""
+
+    def __init__(self, settings: SourceSettings, late: Mapping[str, Stop], changed: Signal) -> None:
+        self.late = late  # queues that are not open yet, and why
+        self.settings = settings
+        self.changed = changed
+        self.stop_noted = Signal()
+        self.stops: list[Stop] = []
+        self.has_left = False  # a sink that was there
+        self.left: SinkProgress | None = None  # of the last one, where it left in order
+
+    @property
+    def returns(self) -> ReturnSettings:
+        """Whose back copy is taken."""
+        return self.settings.returns
+
+    def asks_ack(self, name: str) -> bool:
+        """Whether the sinks of a queue are to acknowledge."""
+        return self.settings.asks_ack(name)
+
+    def note_stop(self, stop: Stop) -> None:
+        """A queue goes no further on some connection."""
+        if stop not in self.stops:  # the same one comes again with every new connection
+            self.stops.append(stop)
+            _logger.error("%s", stop)
+        self.stop_noted.set()
+        self.changed.set()
+
+    def note_left(self, progress: SinkProgress | None) -> None:
+        """A sink has gone.
+
+        Args:
+            progress: of one that left in order, and so may not come again.
+        """
+        self.has_left, self.left = True, progress
+
+    def forget_damage(self, name: str) -> None:
+        """The store files of a queue are all there again."""
+        gone = (name, StopReason.DAMAGED)
+        self.stops = [stop for stop in self.stops if (stop.name, stop.reason) != gone]
+        self.changed.set()
+
+    def forget_stops(self, name: str) -> None:
+        """A queue goes on, whatever it was stopped for."""
+        self.stops = [stop for stop in self.stops if stop.name != name]
+        self.changed.set()
+
+    def forget_stop(self, name: str, host_id: int) -> None:
+        """The copy on this host goes on: what it was stopped for has been put right meanwhile."""
+        gone = (name, host_id)
+        self.stops = [stop for stop in self.stops if (stop.name, stop.host_id) != gone]

@@ -1,0 +1,161 @@
+"""What a source says of its queues on one connection beside their streams: which levels are waited
+for, up to where a queue is safe, and where named tailers stand.
+
+Theory of operation. A source has thousands of queues, and most of them rest. So only those are
+looked at that may have something to say: those that were *touched* since, as something was sent or
+acknowledged, by any sink, or as a level is waited for that was not before; and those that are
+*behind*, whose sink was sent more than it was told is safe, or than is known to be on its disk. A
+native lane raises the marks of its host without a word, but only of what it has sent before, and
+until all of that is told and on the disk its queue is behind. Of many that are, some are looked at
+each time, in turn. What that leaves, as what a program
+of the sink takes later still, is met by a round: some others, in turn, are looked at each time.
+
+Readers of any process move named tailers, and nothing tells of it. All queues are looked at once a
+second for that, and those where one has moved, ten times a second.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import trio
+
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.source import SourceHandler
+from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
+
+ROUND: Final = 8  # queues that nothing is known to have touched, looked at each time
+BEHIND_ROUND: Final = 64  # the same for those that are behind, and nothing has touched since
+TURN_QUEUES: Final = 8  # looked at before others have their turn
+TURN_SECONDS: Final = 0.001
+
+
+class WordDesk:
+    """Of one connection.
+
+    Args:
+        outgoing: the queues that are on it, as they come and go.
+
+    Attributes:
+        rounds: how often there was a look for levels so far.
+        looks: how many queues were looked at then, in all.
+        looks_at_tailers: the same for named tailers.
+    """
+
+    def __init__(
+        self, outgoing: Mapping[Cid, Outgoing], connection: Connection, pump: Pump
+    ) -> None:
+        self.rounds = self.looks = self.looks_at_tailers = 0
+        self._outgoing = outgoing
+        self._connection = connection
+        self._pump = pump
+        self._streams: dict[str, Outgoing] = {}  # those that have begun, by name
+        self._touched: dict[str, None] = {}  # names, in the order in which it was known
+        self._behind: list[str] = []
+        self._is_under_way = False  # some of a round are still to come
+        self._round: list[str] = []  # names that are still to come in this one
+        self._moving: list[str] = []  # names of queues where a named tailer has moved
+
+    def begin(self, each: Outgoing) -> None:
+        """Its stream has begun."""
+        self._streams[each.queue.name] = each
+        self.touch(each.queue.name)
+
+    def touch(self, name: str) -> None:
+        """Something may have come of a queue that its sink is to hear."""
+        self._touched[name] = None
+
+    @property
+    def is_behind(self) -> bool:
+        """True while there may be more to say soon, of which nothing tells."""
+        return bool(self._touched or self._behind or self._is_under_way)
+
+    def close(self) -> None:
+        """The connection is over: nothing is told any more."""
+        self._streams.clear()
+
+    def tell_levels(self) -> None:
+        """Tells this sink which levels are waited for, and up to where queues are safe."""
+        for name in self._next_round():
+            self._tell_levels_of(name)
+        self._wake()
+
+    async def tell_levels_in_turns(self) -> None:
+        """The same, a few queues at a time: a thread of the program that waits for one of them
+        would wait until all have been looked at."""
+        self._is_under_way = True
+        for nth, name in enumerate(self._next_round(), 1):
+            self._tell_levels_of(name)
+            if nth % TURN_QUEUES == 0:
+                self._wake()
+                await trio.sleep(TURN_SECONDS)
+        self._is_under_way = False
+        self._wake()
+
+    def _next_round(self) -> list[str]:
+        self.rounds += 1
+        behind, left = self._behind[:BEHIND_ROUND], self._behind[BEHIND_ROUND:]
+        due = list(dict.fromkeys([*self._touched, *behind, *self._next_in_round()]))
+        looked_at = set(due)
+        self._touched, self._behind = {}, [name for name in left if name not in looked_at]
+        return due
+
+    def _tell_levels_of(self, name: str) -> None:
+        each = self._stream(name)
+        if each is not None:
+            self.looks += 1
+            if each.tell_levels(self._connection.source(each.cid)):
+                self._behind.append(name)
+
+    def _wake(self) -> None:
+        if self._connection.has_data_to_send:
+            self._pump.wake()
+
+    def has_tailers(self, *, only_moving: bool) -> bool:
+        """False where `tell_tailers` has nobody to tell, or nothing to look at."""
+        found = (self._stream(name) for name in self._looked_at(only_moving=only_moving))
+        streams = (self._connection.source(each.cid) for each in found if each is not None)
+        return any(each.takes_tailers for each in streams)
+
+    def tell_tailers(
+        self, catch_up: Callable[[], None], *, all_names: bool, only_moving: bool
+    ) -> bool:
+        """Tells this sink where named tailers stand; true where one has moved.
+
+        Args:
+            catch_up: has counted what lanes have sent, before anything is told.
+            all_names: also names that do not begin `replicated:`.
+            only_moving: of those queues only where one has moved the last time.
+        """
+        moved: list[tuple[str, Outgoing, SourceHandler]] = []
+        for name in self._looked_at(only_moving=only_moving):
+            each = self._stream(name)
+            if each is not None:
+                self.looks_at_tailers += 1
+                source = self._connection.source(each.cid)
+                if each.look_at_tailers(source, all_names=all_names):
+                    moved.append((name, each, source))
+        if moved:
+            catch_up()
+        self._moving = [name for name, each, source in moved if each.tell_tailers(source)]
+        if self._moving:
+            self._pump.wake()
+        return bool(self._moving)
+
+    def _looked_at(self, *, only_moving: bool) -> list[str]:
+        return self._moving if only_moving else list(self._streams)
+
+    def _next_in_round(self) -> list[str]:
+        if not self._round:
+            self._round = list(reversed(self._streams))
+        due, self._round = self._round[-ROUND:], self._round[:-ROUND]
+        return due
+
+    def _stream(self, name: str) -> Outgoing | None:
+        """The stream of a queue; None once it is on the connection no more."""
+        each = self._streams.get(name)
+        if each is not None and self._outgoing.get(each.cid) is not each:
+            del self._streams[name]
+            return None
+        return each

@@ -1,0 +1,145 @@
+"""What the queues of a source and of a sink have in common, whichever way they go.
+
+Their names on the wire: only those that the user gave are ever used. What a queue tells its peer of
+its layout. And how a task waits for what other tasks bring about.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from pathlib import Path
+from typing import Final, Protocol
+
+import trio
+
+from cqrepl.kernel.board import AckLevel
+from cqrepl.net.errors import Refused
+from cqrepl.net.link import Session
+from cqrepl.protocol import QueueShape
+from cqrepl.queue import QueueError, QueueLayout
+from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.format.index import Cycle, Index
+from cqrepl.replicator.queuestate.wirenames import check_name
+
+# a queue that the peer does not name may still be named; shorter than the longest pause, else what
+# is tried again and again in vain gets further for a moment just before this is over, each time
+STUCK_SECONDS: Final = 4.5
+ANEW: Final = "what it had lost is there again"
+PAUSED: Final = "paused by operator"  # what peers are told
+REMOVED: Final = "removed by operator"
+
+
+def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, Path]:
+    """Name and directory of each queue; a directory without a name gives its own.
+
+    Raises:
+        ValueError: a name that cannot be used, one that stands twice, or no queue at all.
+    """
+    if isinstance(queues, Mapping):
+        pairs = [(name, Path(path)) for name, path in queues.items()]
+    else:
+        if isinstance(queues, str):
+            raise ValueError("a list of queue directories expected, a single text came")
+        pairs = [(Path(path).absolute().name, Path(path)) for path in queues]
+    if not pairs:
+        raise ValueError("at least one queue expected, none came")
+    names: dict[str, Path] = {}
+    for name, path in pairs:
+        check_name(name)
+        if name in names:
+            raise ValueError(f"two queues are named {name!r}: give one another name")
+        names[name] = path
+    return names
+
+
+def check_apart(
+    sources: Mapping[str, Path], sinks: Mapping[str, Path], logs: Mapping[str, Path]
+) -> None:
+    """A directory that is written is for one thing: a queue that is taken in, or a log.
+
+    Args:
+        logs: the directory of each, by what it is, for people.
+
+    Raises:
+        Refused: one is for two. Nothing was opened.
+    """
+    used = {path.resolve(): f"queue {name!r} is streamed from it" for name, path in sources.items()}
+    written = [(f"queue {name!r}", "is taken into it", path) for name, path in sinks.items()]
+    written += [(what, "is written to it", path) for what, path in logs.items()]
+    for what, how, path in written:
+        place = path.resolve()
+        if place in used:
+            raise Refused(f"{what} cannot be kept in {path}: {used[place]}")
+        used[place] = f"{what} {how}"
+
+
+def shape_of(layout: QueueLayout) -> QueueShape:
+    """The layout as it goes over the wire, so that both sides hold the same indexes."""
+    return QueueShape(
+        roll_cycle=layout.roll_cycle.name,
+        epoch=layout.epoch,
+        index_count=layout.index_count,
+        index_spacing=layout.index_spacing,
+    )
+
+
+class QueueSession(Session, Protocol):
+    """A connection's work, as one of its queues knows it."""
+
+    def stop(self, name: str, error: QueueError) -> None:
+        """This queue goes no further on the connection: its own storage has failed."""
+
+
+class TakingSession(QueueSession, Protocol):
+    """Takes a queue in."""
+
+    def stop(self, name: str, error: QueueError | OSError) -> None:
+        """As any session's; a queue pauses over what may pass."""
+
+    def tell_audited(self, name: str, places: list[tuple[Index, bytes]]) -> None:
+        """Its files were read behind the stream, as far as this."""
+
+    def tell_level(self, name: str, level: AckLevel, index: int) -> None:
+        """A level beyond appended is true of it up to this index."""
+
+    def say_level(self, name: str, level: AckLevel, index: int) -> bool:
+        """The same in any thread, where a live pump has the queue; false where none has."""
+
+
+# is told what the closed cycles of a damaged queue held, as far as that is known
+TellDamage = Callable[[Mapping[Cycle, ClosedCycle]], None]
+
+
+class Signal:
+    """Wakes all tasks that wait, each time."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+        self._event = trio.Event()
+
+    def wait(self) -> Awaitable[None]:
+        return self._event.wait()
+
+
+async def until_stuck(untaken: Callable[[], Set[str] | None], changed: Signal) -> None:
+    """Waits until nothing gets any further; see `Source.wait_stuck`.
+
+    Args:
+        untaken: names of queues that a peer does not know, which it may still name; None while
+            anything goes on.
+    """
+    while True:
+        await until(lambda: untaken() is not None, changed)
+        if not untaken():
+            return
+        with trio.move_on_after(STUCK_SECONDS) as patience:
+            await until(lambda: not untaken(), changed)
+        if patience.cancelled_caught and untaken():  # nobody may have said that it goes on
+            return
+
+
+async def until(predicate: Callable[[], bool], changed: Signal) -> None:
+    """Waits until something is true, looking each time that `changed` says so."""
+    while not predicate():
+        await changed.wait()

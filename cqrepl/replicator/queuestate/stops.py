@@ -1,0 +1,121 @@
+"""Queues that stopped: why, and what that means for a command's exit code."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cqrepl.protocol import StopReason
+from cqrepl.queue import (
+    Diverged,
+    ExcerptTooLarge,
+    IndexGap,
+    LayoutMismatch,
+    NotAQueue,
+    QueueDamaged,
+    QueueError,
+    QueueLocked,
+    WrittenBetween,
+)
+from cqrepl.queue.format.errors import NO_ROOM
+from cqrepl.queue.format.index import format_index
+from cqrepl.replicator.agreement.consent import ReturnRefused
+from cqrepl.replicator.agreement.identities import OtherQueue
+from cqrepl.replicator.queuestate.keptepochs import Fenced
+
+_OWN: Final = (StopReason.DAMAGED, StopReason.FAILED, StopReason.FENCED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A queue goes no further."""
+
+    name: str
+    reason: StopReason
+    message: str
+    is_disk_full: bool = False  # ours
+    host_id: int | None = None  # of the one that it was stopped for, alone
+    is_peers: bool = False  # it has met what keeps the queue from going on
+
+    @classmethod
+    def of(cls, name: str, error: QueueError | OSError, path: Path | None = None) -> "Stop":
+        """The stop of a queue over an error of its storage.
+
+        Args:
+            path: its directory, for an error of the system's that names no file.
+        """
+        reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
+        is_full = isinstance(error, OSError) and error.errno in NO_ROOM
+        message = str(error)
+        if isinstance(error, OSError):
+            where = path if error.filename is None else error.filename
+            message = message if where is None else f"{where}: {error.strerror or error}"
+        if isinstance(error, WrittenBetween) or (
+            isinstance(error, Diverged) and not error.is_before
+        ):
+            message += _hint(error)
+        return cls(name=name, reason=reason, message=message, is_disk_full=is_full)
+
+    @classmethod
+    def left_by_power_cut(cls, name: str, index: int) -> "Stop":
+        """A copy that is to take from an index on what its source has: a power cut explains that
+        the two differ, and nobody has to find out which one is wrong."""
+        what = (
+            f"what a power cut may have left of it from {format_index(index)} on is not what its"
+            " source has: that goes to quarantine, and comes again"
+        )
+        return cls(name=name, reason=StopReason.FAILED, message=what)
+
+    @classmethod
+    def held(cls, name: str, why: str) -> "Stop":
+        """A queue that does not go on for now, by a word of the operator's."""
+        return cls(name=name, reason=StopReason.FAILED, message=why)
+
+    @property
+    def is_own(self) -> bool:
+        """True where our own queue can be read no further, whichever sink comes."""
+        is_ours = self.host_id is None and not self.is_peers
+        return is_ours and self.reason in _OWN
+
+    @property
+    def is_own_damage(self) -> bool:
+        """True where our own store files are not what they were."""
+        return self.is_own and self.reason is StopReason.DAMAGED
+
+    def __str__(self) -> str:
+        return f"queue {self.name!r} stopped ({self.reason.value}): {self.message}"
+
+
+def differing_index(error: QueueError | OSError) -> int | None:
+    """The first index that two copies differ at, where the error tells; None also where ours is
+    whole and the other one torn: that must not take its place."""
+    if isinstance(error, WrittenBetween):
+        return error.index
+    if not isinstance(error, Diverged) or error.is_before or error.is_torn_there:
+        return None
+    return error.index
+
+
+def _hint(error: QueueError) -> str:
+    """What can be done about a place that is known to differ."""
+    assert error.index is not None
+    return (
+        "; of the copy that is wrong, this takes the tail off:"
+        f" cqrepl repair QUEUE --quarantine {format_index(error.index)} --apply"
+    )
+
+
+def reason_of(error: QueueError) -> StopReason:
+    """The reason for stopping a queue that an error of its storage stands for."""
+    match error:
+        case IndexGap():
+            return StopReason.GAP
+        case Diverged() | WrittenBetween():
+            return StopReason.DIVERGED
+        case LayoutMismatch() | QueueLocked() | NotAQueue() | ReturnRefused() | OtherQueue():
+            return StopReason.REFUSED
+        case Fenced():
+            return StopReason.FENCED
+        case QueueDamaged():
+            return StopReason.DAMAGED
+        case ExcerptTooLarge() | _:
+            return StopReason.FAILED

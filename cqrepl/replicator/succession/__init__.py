@@ -1,0 +1,1 @@
+"""Who is to lead a queue: asked, promised, decided and done."""

@@ -1,0 +1,415 @@
+"""Who leads the queues of a running host: what its peers ask about it, and what it asks them.
+
+Theory of operation. A host that is asked for a promise calls back the connection that its copy
+takes from; or, if it streams the queue, keeps the writers of its machine out, and streams it no
+more. It notes the promise, which is on the disk then; and only then answers. From the answer on
+nothing gets into its copy but from the new leader.
+
+A host that leads says so to each peer that connects: a copy that was away promises then, and an old
+leader that comes back steps down and follows.
+"""
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from cqrepl.kernel.chain import has_chains
+from cqrepl.net.errors import NetError, Refused, Unreachable
+from cqrepl.net.program import Program
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol import LocalProtocolError
+from cqrepl.protocol.kinds import ENDED_CAPABILITY
+from cqrepl.protocol.messages.fences import (
+    POSITION,
+    CopyPosition,
+    FenceRequest,
+    FenceVerb,
+    write_position,
+)
+from cqrepl.protocol.messages.fetches import REFUSED, write_refused
+from cqrepl.protocol.subhandler import HandlerKind, LinkView
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.epochfile import check_writable
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
+from cqrepl.queue.format.epochs import promised_otherwise
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.queuestate.appendfence import AppendFence
+from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
+from cqrepl.replicator.succession.fencekind import (
+    CSP_PREFIX,
+    FENCE_CAPABILITY,
+    Asked,
+    Asking,
+    FenceKind,
+    FenceTold,
+)
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin anew meanwhile
+LOOK_SECONDS: Final = 0.05
+_WAITING_MAX: Final = 64  # answers
+_ASKED_MAX: Final = 1024  # of a queue
+_FAILED: Final = (NetError, QueueError, OSError, ValueError)
+_logger: Final = logging.getLogger(__name__)
+
+
+class FenceDesk:
+    """A program of its own on the connections of a host of a cluster, beside the user's."""
+
+    def __init__(self, host: "Host", program: Program | None) -> None:
+        self._kind = FenceKind(host.settings.protocol.remote_ids)
+        self.kinds: tuple[HandlerKind, ...] = (self._kind,)
+        if program is not None:
+            self.kinds = (*self.kinds, *program.kinds)
+        self._host = host
+        self._own = host.settings.protocol.host_id
+        self._program = program
+        self._links: dict[int, LinkView] = {}  # the last one of each host
+        self._asked_in, self._asked = trio.open_memory_channel[Asked](_ASKED_MAX)
+        self._waiting: dict[str, deque[Asked]] = {}  # by queue, of those that are answered
+        self._told: list[tuple[int, str, int]] = []  # hosts, queues and epochs, to be announced
+        self._announced: set[tuple[int, str, int]] = set()  # those that are being announced
+        self._has_news = trio.Event()
+
+    async def connected(self, link: LinkView) -> None:
+        if link.remote_id and FENCE_CAPABILITY in link.capabilities:
+            self._links[link.remote_id] = link
+            for name in self._host.source.names:
+                self._tell(link.remote_id, name)
+        if self._program is not None:
+            await self._program.connected(link)
+
+    def announce(self, name: str) -> None:
+        """This host leads a queue: all that are connected are asked to promise that, if they have
+        not."""
+        for host_id in self._host.endpoint.connections.keys() & self._links.keys():
+            self._tell(host_id, name)
+
+    def _tell(self, host_id: int, name: str) -> None:
+        queue = self._host.source.queues.get(name)
+        if queue is None:  # it is not open yet: it is announced then
+            return
+        now = queue.epochs.now
+        if now.promised and now.may_lead(self._own):
+            self._told.append((host_id, name, now.promised))
+            self._has_news.set()
+
+    async def told(self, link: LinkView, event: object) -> None:
+        if isinstance(event, Asked):
+            await self._asked_in.send(event)
+        elif isinstance(event, FenceTold):
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # nobody waits
+                await event.channel.send((event.name, event.value))
+        else:
+            assert self._program is not None
+            await self._program.told(link, event)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answers, and announces, for the length of a block."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._answer_all)
+            nursery.start_soon(self._announce_all)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def position(self, host_id: int, name: str, request: FenceRequest) -> CopyPosition:
+        """What a host says of its copy; with another connection it is asked again.
+
+        Raises:
+            Refused: it does not do what it is asked for, and says why.
+            Unreachable: it does not answer.
+        """
+        with trio.move_on_after(ASK_SECONDS):
+            while True:
+                try:
+                    async with self._asked_of(host_id, name, request) as answers:
+                        said, value = await answers.receive()
+                except (Unreachable, trio.EndOfChannel):
+                    await trio.sleep(LOOK_SECONDS)
+                    continue
+                if said == REFUSED:
+                    raise Refused(f"host {host_id}: {value}")
+                if said == POSITION and isinstance(value, CopyPosition):
+                    return value
+                raise Refused(f"host {host_id}: its position expected, {said!r} came")
+        raise Unreachable(f"host {host_id} does not say how far its copy of {name!r} is")
+
+    @asynccontextmanager
+    async def excerpts(
+        self, host_id: int, name: str, request: FenceRequest
+    ) -> AsyncIterator["trio.MemoryReceiveChannel[tuple[str, Any]]"]:
+        """What a host sends of its copy, part after part, for the length of a block.
+
+        Raises:
+            Unreachable: it is not connected.
+        """
+        async with self._asked_of(host_id, name, request) as answers:
+            yield answers
+
+    @asynccontextmanager
+    async def _asked_of(
+        self, host_id: int, name: str, request: FenceRequest
+    ) -> AsyncIterator["trio.MemoryReceiveChannel[tuple[str, Any]]"]:
+        """A conversation with a host, which ends with the block: neither side keeps it."""
+        link = self._links.get(host_id)
+        if link is None:
+            raise Unreachable(f"host {host_id} is not connected")
+        into, answers = trio.open_memory_channel[tuple[str, Any]](_WAITING_MAX)
+        csp = CSP_PREFIX + name
+        try:
+            cid = link.register(csp, self._kind, request, Asking(csp, link, into))
+        except LocalProtocolError as error:  # that connection is over
+            raise Unreachable(f"host {host_id} is not connected") from error
+        link.wake(cid)
+        try:
+            async with answers:
+                yield answers
+        finally:
+            # a peer that knows no end of one would never say that nothing more comes
+            if ENDED_CAPABILITY in link.capabilities:
+                with suppress(LocalProtocolError):  # that connection is over, or the peer ended it
+                    link.wake(cid)
+                    link.remove(cid)
+
+    async def _announce_all(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._has_news.wait()
+                self._has_news = trio.Event()
+                told, self._told = self._told, []
+                for each in dict.fromkeys(told):
+                    if each not in self._announced:
+                        nursery.start_soon(self._announce, *each)
+
+    async def _announce(self, host_id: int, name: str, epoch: int) -> None:
+        """Until that host has promised; what keeps it from that may pass."""
+        asked, seconds, said = FenceRequest(verb=FenceVerb.FENCE, epoch=epoch), PAUSE_SECONDS, ""
+        self._announced.add((host_id, name, epoch))
+        try:
+            while self._leads_in(name, epoch):
+                try:
+                    await self.position(host_id, name, asked)
+                    return
+                except Refused as error:
+                    if str(error) != said:
+                        _logger.warning("queue %r: epoch %d: %s", name, epoch, error)
+                    said = str(error)
+                await trio.sleep(seconds)
+                seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
+        except Unreachable:
+            pass  # it is told when it comes again
+        finally:
+            self._announced.discard((host_id, name, epoch))
+
+    def _leads_in(self, name: str, epoch: int) -> bool:
+        queue = self._host.source.queues.get(name)
+        return queue is not None and queue.epochs.now.promised == epoch
+
+    async def _answer_all(self) -> None:
+        """One after the other of each queue: one that is busy holds up no other one."""
+        async with trio.open_nursery() as nursery:
+            async for asked in self._asked:
+                name = asked.name
+                waiting = self._waiting.get(name)
+                if waiting is not None:
+                    if len(waiting) < _ASKED_MAX:
+                        waiting.append(asked)
+                    else:
+                        asked.answer(write_refused(f"more than {_ASKED_MAX} wait for {name!r}"))
+                    continue
+                if name in self._host.settings.sink.masters:
+                    self._waiting[name] = deque([asked])
+                    nursery.start_soon(self._answer_in_turn, name)
+                else:  # any text may come, and gets no task of its own
+                    asked.answer(write_refused(f"there is no queue {name!r}"))
+
+    async def _answer_in_turn(self, name: str) -> None:
+        waiting = self._waiting[name]
+        while waiting:
+            asked = waiting.popleft()
+            if asked.is_over:  # nobody waits for it any more
+                continue
+            try:
+                await self._answer(asked)
+            except _FAILED as error:
+                asked.answer(write_refused(str(error)))
+        del self._waiting[name]
+
+    async def _answer(self, asked: Asked) -> None:
+        request, name = asked.request, asked.name
+        if request.verb is FenceVerb.SEND:
+            path = self._host.queue(name).path
+            await in_thread(partial(_check_prefix, path, request))
+            asked.give(path)
+            return
+        if request.verb is FenceVerb.FENCE:
+            await self.promise(name, request.epoch, asked.leader)
+            position = self.own_position(name)
+        else:
+            position = await self.tried_position(name, Index(request.first))
+        asked.answer(write_position(position))
+
+    async def tried_position(self, name: str, first: Index = NEXT_OF_EMPTY) -> CopyPosition:
+        """How far this host's copy is, and whether it could promise anything now.
+
+        Args:
+            first: with the chain over what it has before that; 0: with none.
+
+        Raises:
+            ValueError, Refused, QueueError: as `own_position`; or that cannot be read.
+        """
+        position = self.own_position(name)
+        position = replace(position, chain=await self.own_chain(name, first))
+        try:
+            await in_thread(partial(check_writable, self._host.queue(name).path))
+        except OSError as error:
+            return replace(position, unwritable=str(error))
+        return position
+
+    async def own_chain(self, name: str, first: Index) -> bytes:
+        """The chain over what this host's copy has of the cycle before an index; none for 0, or
+        where no library reckons it.
+
+        Raises:
+            QueueError: that cannot be read.
+        """
+        if first == NEXT_OF_EMPTY or not has_chains():
+            return b""
+        return await in_thread(partial(_chain_at, self._host.queue(name).path, first))
+
+    def own_position(self, name: str) -> CopyPosition:
+        """How far this host's copy is.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it has stopped, or is not open.
+            QueueError: it cannot be read.
+        """
+        self._host.queue(name)
+        taken = self._host.sink.queues.get(name)
+        if taken is not None:
+            if taken.stop is not None:
+                raise Refused(str(taken.stop))
+            trouble = taken.pause.trouble
+            if trouble is not None and trouble.is_peers:  # what its source cannot do
+                trouble = None
+            return CopyPosition(
+                next_index=_end(taken),
+                epochs=taken.epochs.now,
+                is_source=False,
+                is_there=taken.is_there,
+                held="it is paused by operator: resume it first" if taken.is_paused else "",
+                trouble="" if trouble is None else trouble.message,
+                unproved=_unproved(taken),
+            )
+        streamed = self._host.source.queues.get(name)
+        if streamed is None:
+            raise Refused(f"queue {name!r} is not open yet")
+        end = streamed.queue.next_index()
+        return CopyPosition(
+            next_index=end,
+            epochs=streamed.epochs.now,
+            is_source=True,
+            unproved=streamed.disk.unproved_from,
+        )
+
+    async def promise(self, name: str, epoch: int, leader: int) -> None:
+        """Nothing is taken from a lower epoch from now on, and nothing is streamed from here until
+        the epoch is begun here.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it, or a higher one, is promised to another host.
+            QueueError, OSError: it cannot be given back, or the promise may not be on the disk.
+        """
+        async with self._host.turn(name):
+            await self._promise(name, epoch, leader)
+
+    async def _promise(self, name: str, epoch: int, leader: int) -> None:
+        streamed = self._host.source.queues.get(name)
+        taken = self._host.sink.queues.get(name)
+        queue = streamed or taken
+        if queue is None:
+            raise Refused(f"there is no queue {name!r} that is open")
+        if streamed is not None and taken is not None:
+            raise Refused(f"queue {name!r} is passed on from here: it gets no other leader so")
+        now = queue.epochs.now
+        is_known = (epoch, leader) == (now.promised, now.promised_to)
+        if epoch <= now.promised and not is_known:
+            raise Refused(promised_otherwise(now, epoch, leader))
+        if streamed is not None:  # though it may have heard so from another copy
+            await self._step_down(streamed, epoch, leader)
+        elif is_known:
+            return
+        else:
+            await self._host.sink.promise(name, epoch, leader)
+        _logger.warning("queue %r: epoch %d is promised to host %d", name, epoch, leader)
+
+    async def _step_down(self, queue: SourceQueue, epoch: int, leader: int) -> None:
+        """This host streamed the queue, and takes it in from now on."""
+        host, name, path, held = self._host, queue.name, queue.path, queue.held
+        with host.changing():
+            with ExitStack() as stack:
+                fence = await in_thread(partial(AppendFence, path))
+                stack.callback(fence.lift)
+                await in_thread(partial(queue.epochs.promise, epoch, leader))
+                stack.pop_all()
+                stack.callback(fence.end)
+                why = f"host {leader} leads it in epoch {epoch}"
+                queue.leading.fence(why)
+                try:
+                    await host.close_writer(name)
+                    await host.source.remove(name, why)
+                except (QueueError, OSError) as error:  # it leads no longer for all that
+                    _logger.warning("queue %r: it was not closed in order: %s", name, error)
+                await host.sink.take_in_again(name, path, queue.epochs, fence)
+            if held is not None:
+                await host.sink.pause(name)
+
+
+def _end(taken: SinkQueue) -> Index:
+    """The next index of a copy, which may not be open: one that was resumed waits for an offer."""
+    if taken.is_open or not taken.is_there:
+        return taken.next_index if taken.is_open else NEXT_OF_EMPTY
+    with Queue.open(taken.path) as queue:
+        return queue.next_index()
+
+
+def _unproved(taken: SinkQueue) -> Index | None:
+    """From where on a power cut may have torn what a copy holds, which may not be open."""
+    if taken.is_open:
+        return taken.disk.unproved_from
+    mark = load_synced(taken.path) if taken.is_there else None
+    doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful_before(_end(taken))
+    return Index(doubtful.start) if doubtful else None
+
+
+def _chain_at(path: Path, first: Index) -> bytes:
+    with Queue.open(path) as queue:
+        return Chains(queue.cycles).at(first)
+
+
+def _check_prefix(path: Path, request: FenceRequest) -> None:
+    """Looks whether who asks holds what is here, up to where it is to be sent from.
+
+    Raises:
+        Refused: it does not.
+        QueueError: a store file cannot be read.
+    """
+    if request.first == NEXT_OF_EMPTY or not has_chains():
+        return
+    if _chain_at(path, Index(request.first)) != request.chain:
+        raise Refused("the two copies differ before the end of the shorter one")

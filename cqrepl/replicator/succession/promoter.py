@@ -1,0 +1,321 @@
+"""Makes a host the leader of a queue, by an operator's word; and tells beforehand what that takes.
+
+In this order: the copies that answer promise the new epoch, this host's own first; what the
+farthest of them has and this one lacks comes over from there; the epoch is noted as begun, on the
+disk; the queue is streamed from here, and local writers may append. Where it ends before that, the
+queue has no leader until somebody promotes again; nothing of it is lost or changed.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Set
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from cqrepl.kernel.chain import has_chains
+from cqrepl.net.errors import NetError, Refused, Unreachable
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
+from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
+from cqrepl.queue import ExcerptBatch, QueueError
+from cqrepl.queue.format.epochs import History, promised_otherwise
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
+from cqrepl.replicator.succession.fencedesk import FenceDesk
+from cqrepl.replicator.succession.promotion import CopyStretch, Promotion, differing, plan_promotion
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+_logger: Final = logging.getLogger(__name__)
+_ROOM_BYTES: Final = 1 << 20
+SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends nothing
+
+
+class Promoter:
+    """Of one host of a cluster."""
+
+    def __init__(self, host: "Host", desk: FenceDesk) -> None:
+        self._host = host
+        self._desk = desk
+        self._own = host.settings.protocol.host_id
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Answers what other hosts ask about it, for the length of a block."""
+        return self._desk.running()
+
+    def announce(self, name: str) -> None:
+        """Has hosts that are connected follow this one, which leads a queue."""
+        self._desk.announce(name)
+
+    async def plan(self, name: str, to: int) -> Promotion:
+        """What it would take for a host to lead a queue, as the copies that are connected say now.
+
+        Raises:
+            ValueError: there is no such queue, or no such host.
+            Refused: that host's copy is not known, or this host's not in order.
+        """
+        if to not in self._hosts:
+            ids = ", ".join(map(str, sorted(self._hosts)))
+            raise ValueError(f"the id of a host ({ids}) expected, {to} came")
+        own = await self._desk.tried_position(name)
+        others, declined = await self._all(
+            name, self._connected, FenceRequest(verb=FenceVerb.WHERE)
+        )
+        positions = {self._own: own} | others
+        if to not in positions:
+            usual = f"host {to} is not connected, or has no copy of {name!r}"
+            raise Refused(declined.get(to, usual))
+        plan = self._planned(name, to, positions, declined)
+        return await self._compared(plan, positions)
+
+    async def _compared(self, plan: Promotion, positions: Mapping[int, CopyPosition]) -> Promotion:
+        """The plan, refused where what the new leader takes does not follow on what it has: with
+        the promises made, the copy that gives would refuse, and nobody lead."""
+        lacks, name = plan.returned, plan.queue
+        if plan.refusal or lacks is None or lacks.first == NEXT_OF_EMPTY:
+            return plan
+        asked, chains = FenceRequest(verb=FenceVerb.WHERE, first=lacks.first), {}
+        for host_id in (plan.leader, lacks.host):
+            try:
+                if host_id == self._own:
+                    chain = await self._desk.own_chain(name, lacks.first)
+                else:
+                    chain = (await self._desk.position(host_id, name, asked)).chain
+            except (Refused, QueueError) as error:
+                return replace(plan, refusal=f"host {host_id} cannot tell what it has: {error}")
+            except Unreachable:
+                return plan  # it is told by the promises that do not come
+            chains[host_id] = chain
+        return replace(plan, refusal=differing(plan, positions, chains))
+
+    async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
+        """Makes this host the leader; what has come of it.
+
+        Args:
+            accept_loss: also where too few copies answer, for all that was safe, or to be the only
+                one.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it cannot be done, and why.
+            QueueError, OSError: this host's copy cannot be written, or the promise not be kept.
+        """
+        plan = await self.plan(name, self._own)
+        _check(plan, accept_loss=accept_loss)
+        await in_thread(partial(_check_room, self._host.queue(name).path, name))
+        await self._desk.promise(name, plan.epoch, self._own)
+        asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
+        positions, declined = await self._all(name, self._connected, asked)
+        await self._check_alone(name, plan.epoch, self._hosts - positions.keys())
+        positions[self._own] = self._desk.own_position(name)
+        begun = self._planned(name, self._own, positions, declined, planned=plan)
+        _check(begun, accept_loss=accept_loss)
+        async with self._host.turn(name):
+            queue = self._host.sink.queues[name]
+            now = queue.epochs.now
+            if (now.promised, now.promised_to) != (begun.epoch, self._own):
+                raise Refused(promised_otherwise(now, begun.epoch, self._own))
+            if begun.returned is not None:
+                await self._take(queue, begun.returned, begun.history)
+            await self._lead(queue, begun)
+        return begun
+
+    async def _check_alone(self, name: str, epoch: int, others: Set[int]) -> None:
+        """Looks whether another host is being promoted too: one of the hosts that have not promised
+        has promised that.
+
+        Raises:
+            Refused: so it is.
+        """
+        asked = [each for each in self._connected if each in others]
+        where, _ = await self._all(name, asked, FenceRequest(verb=FenceVerb.WHERE))
+        for host_id, each in where.items():
+            promised, to = each.epochs.promised, each.epochs.promised_to
+            if promised >= epoch and to != self._own:
+                raise Refused(
+                    f"queue {name!r}: host {host_id} has promised epoch {promised} to host {to}"
+                    " meanwhile, so this host does not lead it: promote once more where it is to go"
+                )
+
+    def _planned(
+        self,
+        name: str,
+        to: int,
+        positions: dict[int, CopyPosition],
+        declined: Mapping[int, str],
+        *,
+        planned: Promotion | None = None,
+    ) -> Promotion:
+        settings = self._host.settings
+        plan = plan_promotion(
+            name,
+            to,
+            self._hosts,
+            positions,
+            master=settings.sink.masters[name],
+            acks=settings.source.acks_of(name),
+            declined=declined,
+            planned=planned,
+        )
+        routes = settings.sink.routes.get(name)
+        if routes and not plan.refusal:
+            taker, giver = min(routes.items())
+            refusal = (
+                f"host {taker} takes it from host {giver} by 'routes', and a queue with routes gets"
+                f" no other leader: take {name!r} out of 'routes', cqrepl reload at each host, then"
+                " promote"
+            )
+            plan = replace(plan, refusal=refusal)
+        return plan
+
+    @property
+    def _hosts(self) -> frozenset[int]:
+        return self._host.settings.protocol.remote_ids | {self._own}
+
+    @property
+    def _connected(self) -> list[int]:
+        return sorted(self._host.endpoint.connections.keys() & self._hosts)
+
+    async def _all(
+        self, name: str, hosts: Iterable[int], request: FenceRequest
+    ) -> tuple[dict[int, CopyPosition], dict[int, str]]:
+        """What those say that answer; and why those do not that are there."""
+        found: dict[int, CopyPosition] = {}
+        declined: dict[int, str] = {}
+
+        async def ask(host_id: int) -> None:
+            try:
+                found[host_id] = await self._desk.position(host_id, name, request)
+            except NetError as error:
+                _logger.warning("queue %r: host %d is left out: %s", name, host_id, error)
+                if isinstance(error, Refused):
+                    declined[host_id] = str(error)
+
+        async with trio.open_nursery() as nursery:
+            for host_id in hosts:
+                nursery.start_soon(ask, host_id)
+        return dict(sorted(found.items())), declined
+
+    async def _take(self, queue: SinkQueue, lacks: CopyStretch, history: History) -> None:
+        """Takes what another copy, of this history, has and this one lacks."""
+        if not queue.is_open:
+            if not queue.is_there:
+                raise Refused(f"queue {queue.name!r} was never taken in here: it follows first")
+            await in_thread(partial(queue.prepare, None, self._own, is_compared=True))
+        await in_thread(queue.lock)
+        chain = b""
+        if has_chains() and lacks.first != NEXT_OF_EMPTY:
+            chain = await in_thread(partial(queue.chains.at, lacks.first))
+        request = FenceRequest(verb=FenceVerb.SEND, first=lacks.first, end=lacks.end, chain=chain)
+        taken = _Taken(queue, history)
+        async with self._desk.excerpts(lacks.host, queue.name, request) as answers:
+            while True:
+                with trio.move_on_after(SILENCE_SECONDS) as silence:
+                    try:
+                        said, value = await answers.receive()
+                    except trio.EndOfChannel:
+                        raise Unreachable(f"host {lacks.host} left meanwhile") from None
+                if silence.cancelled_caught:
+                    raise Unreachable(f"host {lacks.host} sends nothing any more")
+                if said == EXCERPTS:
+                    await taken.begin(value.first, value.lengths, value.data)
+                elif said == MORE:
+                    await taken.go_on(value)
+                elif said == FETCHED:
+                    break
+                else:
+                    raise Refused(f"host {lacks.host}: {value}")
+        if queue.next_index != lacks.end:
+            raise Refused(f"host {lacks.host} sends less than it has")
+
+    async def _lead(self, queue: SinkQueue, begun: Promotion) -> None:
+        host, name = self._host, queue.name
+        # where it ends half-way, it is neither taken in nor streamed
+        with host.changing(), trio.CancelScope(shield=True):
+            await host.sink.remove(name)  # it is on the disk then
+            try:
+                begin = partial(queue.epochs.open, begun.epoch, self._own, begun.start)
+                await in_thread(partial(begin, begun.history))
+                streamed = host.source.open(name, queue.path, queue.epochs)
+            except BaseException:
+                await host.sink.take_in_again(name, queue.path, queue.epochs)
+                raise
+            for host_id in self._hosts - {self._own}:
+                # what a copy has that promised too late may come back from there
+                streamed.marks_of(host_id).raise_sent(NOTHING_SENT)
+            host.source.add(streamed)
+        self.announce(name)  # who could not promise may be able to now
+
+
+class _Taken:
+    """Excerpts as they come, part after part."""
+
+    def __init__(self, queue: SinkQueue, history: History) -> None:
+        self._queue = queue
+        self._history = history
+        self._first = NEXT_OF_EMPTY
+        self._lengths: list[int] = []
+        self._data = bytearray()
+
+    async def begin(self, first: int, lengths: list[int], data: bytes) -> None:
+        if self._lengths:
+            raise Refused("excerpts begin before the last ones have ended")
+        longest = self._queue.appender.payload_max + DATA_MAX  # as one long one is sent alone
+        if sum(lengths) > longest:
+            raise Refused(f"at most {longest} bytes of excerpts expected, {sum(lengths)} came")
+        self._first, self._lengths = Index(first), lengths
+        await self.go_on(data)
+
+    async def go_on(self, data: bytes) -> None:
+        self._data += data
+        whole = sum(self._lengths)
+        if len(self._data) > whole:
+            raise Refused(f"excerpts of {whole} bytes expected, {len(self._data)} came")
+        if len(self._data) == whole:
+            await self._store()
+
+    async def _store(self) -> None:
+        payloads, at = [], 0
+        for length in self._lengths:
+            payloads.append(bytes(self._data[at : at + length]))
+            at += length
+        self._lengths, self._data = [], bytearray()
+        if payloads:
+            # who sends has compared what is before them; where it ends here, what was taken counts
+            # as of the epochs that it is of
+            await in_thread(partial(self._queue.epochs.adopt, self._history))
+            batch = ExcerptBatch.of(self._first, payloads)
+            await in_thread(partial(self._queue.appender.append_at, batch))
+            self._queue.disk.note()
+
+
+def _check_room(path: Path, name: str) -> None:
+    """Looks whether a little can be written beside a copy, before anybody is asked for a promise.
+
+    Raises:
+        Refused: it cannot.
+    """
+    if path.is_dir():
+        try:
+            with TemporaryFile(dir=path) as file:
+                os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
+        except OSError as error:
+            raise Refused(
+                f"queue {name!r}: nothing can be written to {path}: {error.strerror}; nothing was"
+                " changed"
+            ) from error
+
+
+def _check(plan: Promotion, *, accept_loss: bool) -> None:
+    if plan.refusal:
+        raise Refused(f"queue {plan.queue!r}: {plan.refusal}")
+    if plan.is_risky and not accept_loss:
+        raise Refused("; ".join(plan.lines(is_done=False)))
