@@ -63,6 +63,8 @@ class _Guest:
             await asyncio.wait([guest._begun])
         except BaseException:
             guest.leave()
+            if guest.is_ending:  # nobody may run the loop behind this
+                await settled(guest.done, lambda: None)
             raise
         return guest
 

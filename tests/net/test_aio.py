@@ -1,6 +1,7 @@
 """A host inside asyncio: calls and their cancellation, errors both ways, and the end."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -206,6 +207,24 @@ def test_an_error_of_the_block_goes_on(tmp_path: Path) -> None:
             await task
 
     run(main())
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_one_that_is_cancelled_while_it_begins_leaves_nothing_running(
+    tmp_path: Path, turns: int
+) -> None:
+    """The event loop ends right after it."""
+
+    async def main() -> None:
+        task = asyncio.create_task(block_for_ever(tmp_path / "p"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+    gc.collect()  # what was left running is told of then
 
 
 async def block_for_ever(path: Path) -> None:
