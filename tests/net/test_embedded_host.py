@@ -151,6 +151,41 @@ async def test_a_task_appends_as_a_policy_says(tmp_path: Path) -> None:
         await queue.append(b"no", policy=policy)
 
 
+async def test_f26_f27_f28_each_queue_waits_as_it_was_given(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Synchronous ones with times of their own, and one that nobody waits for, side by side, with
+    no backup: what was written stays, one line a wait says what is not known, nothing is raised."""
+    limits = {"quick": 0.05, "slow": 2.0}
+    policies = {
+        name: AckPolicy(hosts=[2], timeout_seconds=limit, on_timeout="warn")
+        for name, limit in limits.items()
+    }
+    paths = {name: made(tmp_path / name) for name in (*limits, "free")}
+    source = SourceSettings(policies=policies)
+    here = HostSettings.of(listen=LOOPBACK, host_id=1, sources=paths, source=source)
+    ended: list[tuple[str, int, float]] = []
+    async with Host(here) as host, trio.open_nursery() as nursery:
+
+        async def write(name: str) -> None:
+            began = trio.current_time()
+            index = await host.queue(name).append(b"stays", now_ms=NOON_MS)
+            ended.append((name, index, trio.current_time() - began))
+
+        for name in ("slow", "quick", "free"):
+            nursery.start_soon(write, name)
+    took = {name: seconds for name, _, seconds in ended}
+    assert [name for name, *_ in ended][-1] == "slow"
+    assert all(took[name] >= limit for name, limit in limits.items())
+    told = [each for each in caplog.messages if "not known whether" in each]
+    for name, index, _ in ended:
+        of_it = [each for each in told if f"'{name}'" in each]
+        assert len(of_it) == (name in limits)
+        assert all(f"{index:#x}" in each for each in of_it)
+        assert all(f"timeout={limits[name] * 1e6:.0f}us" in each for each in of_it)
+        assert held(paths[name]) == [b"stays"]
+
+
 async def test_a_task_waits_as_a_policy_says(tmp_path: Path) -> None:
     synced = AckPolicy(level=AckLevel.SYNCED, timeout_seconds=SECONDS)
     nobody = AckPolicy(hosts=frozenset({7}), timeout_seconds=0.01, on_timeout=OnTimeout.FAIL)
