@@ -58,6 +58,8 @@ async def test_a_program_is_told_in_which_epoch_its_host_leads(tmp_path: Path) -
         await hosts.hosts[2].leaders.promote("a")
         second = hosts.hosts[2].queue("a").leading
         assert (first.epoch, second.epoch) == (0, 1)
+        more_excerpts(hosts.path(2), 3, 1)
+        await hosts.follow(2)  # connected anew, as its queue goes another way now
         await hosts.hosts[1].leaders.promote("a")
         assert (second.epoch, hosts.hosts[1].queue("a").leading.epoch) == (1, 2)
         await hosts.stop(1)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -13,10 +13,12 @@ from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.copies import assert_same
-from tests.support.replicas import BEATS, LOOPBACK, acked, at, eventually, last_of
+from tests.support.replicas import LOOPBACK, acked, at, eventually, last_of
 from tests.support.samples import fill
 
 NAMES = ("quick", "slow")
+# an answer has as long as the peer may be silent; who waits for its end here waits for longer
+BEATS: Final[dict[str, Any]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 20_000}
 
 
 @pytest.fixture
