@@ -1,6 +1,7 @@
 """Too few file descriptors, in this process."""
 
 import errno
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -23,13 +24,16 @@ from tests.support.samples import fill, read
 def only(more: int) -> Iterator[None]:
     """No more than so many descriptors are left."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(50)]  # whatever is free below is taken
+    gc.collect()  # none is to become free meanwhile
+    highest, kept = max(map(int, os.listdir("/proc/self/fd"))), [-1]
+    while kept[-1] <= highest:  # whatever is free below is taken
+        kept.append(os.open(os.devnull, os.O_RDONLY))
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(kept) + 1 + more, hard))
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for each in kept:
+        for each in kept[1:]:
             os.close(each)
 
 

@@ -160,6 +160,12 @@ async def test_a_queue_that_has_stopped_is_withdrawn_too(tmp_path: Path) -> None
             assert heard.count(b"SinkReplicationHandler") == 1
 
 
+async def more_of(stream: trio.SocketStream) -> bytes:
+    data = await stream.receive_some()
+    assert data, "the source has closed"
+    return bytes(data)
+
+
 async def test_a_queue_is_withdrawn_while_a_long_excerpt_waits(tmp_path: Path) -> None:
     """For a buffer of its own; the other queues go on."""
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
@@ -173,16 +179,18 @@ async def test_a_queue_is_withdrawn_while_a_long_excerpt_waits(tmp_path: Path) -
                 await stream.send_all(greeting)
                 heard = bytearray()
                 while b"SinkReplicationHandler" not in heard:
-                    heard.extend(await stream.receive_some())
+                    heard.extend(await more_of(stream))
                 cid = await offered_cid(heard)
                 answer = register("/replication/q/2", cid, source_handler(0, name="q"))
                 await stream.send_all(answer + end_of_stream(cid))
                 while len(heard) < some:
-                    heard.extend(await stream.receive_some())
+                    heard.extend(await more_of(stream))
                 await stream.send_all(ended(cid))
                 with trio.move_on_after(0.1):
                     while True:
                         heard.extend(await stream.receive_some())
+            # one that comes before the last has gone takes over from it, a few times and no more
+            await eventually(lambda: not source.endpoint.connections)
         async with live_sink(tmp_path / "copy", source.port):
             with Queue.open(tmp_path / "q") as queue:
                 last = queue.last_index()
