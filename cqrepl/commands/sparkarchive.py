@@ -72,10 +72,10 @@ def _print_left_out(path: Path, manifest: "Manifest", *, with_open: bool, as_jso
 def _print_lost_end(path: Path, *, as_json: bool) -> int:
     """Says where the queue has lost its end, which is in no archive then; the exit code."""
     from cqrepl.queue import Queue
-    from cqrepl.spark.lostends import lost_end_of
+    from cqrepl.spark.lostends import confirmed_lost_end
 
     with Queue.open(path) as queue:
-        lost = lost_end_of(queue.cycles)
+        lost = confirmed_lost_end(queue.cycles)
     if lost is None:
         return exitcodes.OK
     row = {"v": 1, "lost": f"{lost.index:#x}", "file": str(lost.path), "text": lost.what}

@@ -19,7 +19,7 @@ from cqrepl.queue.inspection.lostend import LostEnd, lost_end
 _LOOK_PAUSE_S: Final = 0.5
 
 
-def lost_end_of(cycles: Cycles) -> LostEnd | None:
+def confirmed_lost_end(cycles: Cycles) -> LostEnd | None:
     """What a queue is known to have held and does not hold at its end; None where there is no such
     thing. A last file that is just being made is none.
 
@@ -39,7 +39,7 @@ def check_end(queue: Queue, index_to: int = INDEX_MAX) -> None:
     Raises:
         QueueDamaged: it has.
     """
-    lost = lost_end_of(queue.cycles)
+    lost = confirmed_lost_end(queue.cycles)
     if lost is not None and lost.index <= index_to:
         raise QueueDamaged(
             f"{lost.what}; what was there from {lost.index:#x} on is unknown",

@@ -85,6 +85,17 @@ def opened_queues() -> Iterator[dict[Path, Queue]]:
             queue.close()
 
 
+def check_witnesses(witnesses: Iterable[Witness]) -> None:
+    """Does nothing where a task sees all the queues that the driver saw.
+
+    Raises:
+        QueueError: as `check_witness`; or there is no such queue.
+    """
+    for witness in witnesses:
+        with Queue.open(witness.queue) as queue:
+            check_witness(queue, witness)
+
+
 def check_witness(queue: Queue, witness: Witness) -> None:
     """Does nothing where a queue is the one that the driver saw.
 

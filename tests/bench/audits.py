@@ -69,8 +69,8 @@ def note(log: Path, words: list[str]) -> None:
     def noting_digest(digest: ClosedDigest, seconds: float) -> int:
         return noting(partial(read_on, digest, seconds), lambda _: 0)
 
-    setattr(Chains, "_extended", noting_chain)  # noqa: B010
-    setattr(ClosedDigest, "read_on", noting_digest)  # noqa: B010
+    setattr(Chains, "_extended", noting_chain)  # noqa: B010  types let no method be assigned
+    setattr(ClosedDigest, "read_on", noting_digest)  # noqa: B010  the same
     sys.argv = ["cqrepl", *words]
     command()
 

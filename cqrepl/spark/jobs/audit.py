@@ -42,7 +42,7 @@ from cqrepl.spark.jobs.auditplan import common_layout
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
 from cqrepl.spark.jobs.blocks import TASK_BYTES
 from cqrepl.spark.jobs.tasks import run_for_objects
-from cqrepl.spark.witness import Witness, check_witness, witness_of
+from cqrepl.spark.witness import Witness, check_witnesses, witness_of
 
 _Returned = TypeVar("_Returned")
 
@@ -190,9 +190,7 @@ def _compared(
 
     def work(task: tuple[list[Cycle], tuple[Witness, ...]]) -> Iterator[Told]:
         cycles, witnesses = task
-        for witness in witnesses:
-            with Queue.open(witness.queue) as queue:
-                check_witness(queue, witness)
+        check_witnesses(witnesses)
         opened = reopened(seen.value)
         for cycle in cycles:
             yield from compare_cycle(opened, cycle, span)

@@ -34,7 +34,7 @@ from cqrepl.spark.jobs.blocks import (
 )
 from cqrepl.spark.jobs.seentasks import SeenTask, seen_tasks
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
-from cqrepl.spark.witness import Witness, check_witness, witness_of
+from cqrepl.spark.witness import Witness, check_witnesses, witness_of
 
 _BLOCKS_IN_TASK: Final = 16  # of those that are read again
 
@@ -138,9 +138,7 @@ def _look_closer(
 
     def work(task: tuple[list[tuple[int, int]], tuple[Witness, ...]]) -> Iterator[Answer]:
         some, witnesses = task
-        for witness in witnesses:
-            with Queue.open(witness.queue) as queue:
-                check_witness(queue, witness)
+        check_witnesses(witnesses)
         for first, last in some:
             for found in compare_block(paths, first, last):
                 yield {**asdict(found), "verdict": found.verdict.value}

@@ -14,7 +14,7 @@ from cqrepl.queue.files.closedcycles import PUT_BACK, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Index
 from cqrepl.spark.jobs.blockaudit import Block
-from cqrepl.spark.lostends import lost_end_of
+from cqrepl.spark.lostends import confirmed_lost_end
 
 
 def check_known(copies: Sequence[Path], blocks: Iterable[Block], shift: int) -> None:
@@ -48,7 +48,7 @@ def _check_copy(cycles: Cycles, ends: dict[int, int]) -> None:
                 path=cycles.path_of(record.cycle),
                 index=Index(first + found),
             )
-    lost = lost_end_of(cycles)
+    lost = confirmed_lost_end(cycles)
     if lost is not None and lost.cycle not in ends:
         raise QueueDamaged(
             f"{lost.what}, nor in another copy; cqrepl repair QUEUE --apply says that it is lost",

@@ -39,7 +39,7 @@ from cqrepl.spark.jobs.notedpieces import Doubt
 from cqrepl.spark.jobs.stitcher import Stitcher, Taken, goes_on
 from cqrepl.spark.jobs.tasks import Answer
 from cqrepl.spark.ranges import IndexRange
-from cqrepl.spark.witness import Witness, check_witness, witness_of
+from cqrepl.spark.witness import Witness, check_witnesses, witness_of
 
 _DISK_BLOCK: Final = 512  # bytes of what a file's status counts
 
@@ -134,9 +134,7 @@ def rebuild(
             raise QueueError("it is there, and no copy holds all of it", path=target / cycle.file)
 
     def read(wanted: _TakenSpan, told: list[Answer]) -> Iterator[Piece]:
-        for witness in wanted.witnesses:
-            with Queue.open(witness.queue) as queue:
-                check_witness(queue, witness)
+        check_witnesses(wanted.witnesses)
         stitcher = Stitcher(copies, order)
         yield from stitcher.pieces(wanted.index_first, wanted.index_last)
         told.extend({"copy": copy, "doubt": asdict(each)} for copy, each in stitcher.doubts())

@@ -22,7 +22,9 @@ def test_no_file_of_a_queue_is_closed_without_the_guard(
     def closed(descriptor: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         if path.startswith(f"{tmp_path}/q/") and ".cq4" in path:
-            (seen if RECORD_LOCK_GUARD._mutex._is_owned() else bare).append(path)  # type: ignore[attr-defined]
+            mutex = RECORD_LOCK_GUARD._mutex
+            is_held = mutex._is_owned()  # type: ignore[attr-defined]  # no public name tells
+            (seen if is_held else bare).append(path)
         close(descriptor)
 
     monkeypatch.setattr(os, "close", closed)
