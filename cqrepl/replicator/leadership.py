@@ -333,7 +333,7 @@ class Leading:
             self._appends -= 1
             self._close_unused()
 
-    def _needed(self, policy: AckPolicy) -> "_Needed":
+    def _needed(self, policy: AckPolicy) -> _Needed:
         """What a policy waits for. That of the last one asked about is kept: most appends have the
         same."""
         needed = self._last_needed

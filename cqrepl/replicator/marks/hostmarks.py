@@ -114,9 +114,7 @@ class HostMarks:
         """
         if not asks_ack:
             self._lower_sent(index)
-        had = self.had
-        self.lower_acknowledged(index)
-        self.had = had
+        self._lower_levels(index)
 
     def _lower_sent(self, index: int) -> None:
         if max(index, NOTHING_SENT) < self.sent:
@@ -124,8 +122,11 @@ class HostMarks:
             self._kept.lower_to(self.host_id, MarkLevel.SENT, self.sent)
 
     def lower_acknowledged(self, index: int) -> None:
-        """Nothing beyond this index is known to be at the host as it is here."""
+        """Nothing beyond this index is known to be at the host as it is here, nor to have been."""
         self.had = min(self.had, index)
+        self._lower_levels(index)
+
+    def _lower_levels(self, index: int) -> None:
         for level in AckLevel:
             self.row.lower_to(level, index)
         if index < self.acknowledged:
