@@ -26,7 +26,7 @@ def print_missing(path: Path, *, is_applied: bool, as_json: bool) -> int:
     them if that is asked for, and prints both; the exit code."""
     end = lost_end_of(path)
     if end is not None and is_applied:  # first: where that cannot be, nothing was changed
-        end = accept_lost_end(path)
+        end = accept_lost_end(path) or end  # of a queue without any file, opening it does that
     lost = (accept_missing if is_applied else lost_cycles)(path)
     if as_json:
         lines = [_lost_fields(each) for each in lost]

@@ -153,6 +153,19 @@ def test_an_end_and_a_file_in_the_middle(path: Path, invoke: Invoke) -> None:
     assert invoke("verify", path).exit_code == 0
 
 
+def test_an_end_of_a_queue_that_has_no_store_file(tmp_path: Path, invoke: Invoke) -> None:
+    """Who opens it to append finds it empty, and nothing tells of the file any more."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 4})
+    noon_path(path).unlink()
+    assert invoke("verify", path).exit_code == 4
+    result = invoke("repair", path, "--accept-missing", "--apply")
+    assert result.exit_code == 0, result.output
+    assert f"{noon_path(path).name}, from {hex(noon_index())} on: expected a store" in result.stdout
+    assert "the end accepted as it is" in result.stdout
+    assert invoke("verify", path).exit_code == 0
+
+
 def test_an_end_that_somebody_has_open_is_not_let_go(tmp_path: Path, invoke: Invoke) -> None:
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 4})
