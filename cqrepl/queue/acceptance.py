@@ -17,10 +17,17 @@ from typing import Final
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.filesync import sync_file
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY, WordLock
 from cqrepl.queue.files.mapping import check_unused
-from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
+from cqrepl.queue.files.syncedmark import (
+    HAS_FAILED,
+    NOTHING_DOUBTFUL,
+    load_synced,
+    lower_synced,
+    store_synced,
+)
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import DurabilityLost, QueueDamaged
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, cycle_of
@@ -137,9 +144,7 @@ def accept_lost_end(path: Path) -> LostEnd | None:
                 table.sync()
             end, mark = queue.next_index(), load_synced(path)
             if mark is not None and mark.end > end:
-                doubtful = range(mark.doubtful.start, min(mark.doubtful.stop, end))
-                # of its own start of the machine: what is unproved of it stays so
-                store_synced(path, end, doubtful or NOTHING_DOUBTFUL, boot=mark.boot)
+                lower_synced(path, mark, end)
             sync_path(path)
             return found
 
@@ -168,8 +173,7 @@ def accept_unproved(path: Path) -> Unproved:
             found = _unproved(queue)
             mark = load_synced(path)
             if mark is not None and mark.has_failed:
-                why = "a sync failed: what is there may be in memory alone, until the machine is"
-                raise DurabilityLost(f"{why} started again", path=path)
+                raise DurabilityLost(HAS_FAILED, path=path)
             if found.excerpts:
                 cycles = queue.cycles
                 first = cycle_of(found.start, cycles.shift)
@@ -177,8 +181,9 @@ def accept_unproved(path: Path) -> Unproved:
                 check_unused(path, [path / FILE_NAME, *files])
                 # an end that a power cut has taken may be recorded still: a writer mends that
                 queue.appender(payload_max=NO_LIMIT).close()
-                for file in (*files, path / FILE_NAME, path):
-                    sync_path(file)
+                for file in (*files, path / FILE_NAME):
+                    sync_file(path, file)
+                sync_path(path)
                 store_synced(path, queue.next_index(), NOTHING_DOUBTFUL)
         return found
 

@@ -33,6 +33,7 @@ from cqrepl.queue.files.chroniclemarks import (
     ChronicleMarks,
 )
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.filesync import sync_file
 from cqrepl.queue.files.keptmarks import HostLevels
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, WordLock
@@ -257,7 +258,7 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
     with Queue.open_for_append(folder, create=queue.layout):
         pass
     for file in (folder / FILE_NAME, *(each.path for each in going.cycles)):
-        sync_path(file)  # nobody else may hold what goes: a power cut is not to take it
+        sync_file(queue.path, file)  # nobody else may hold what goes: a power cut is not to take it
     kept = _keep(queue, going)
     shift = cycles.shift
     report = json.dumps(going.fields(shift), indent=1) + "\n"
@@ -302,7 +303,7 @@ def _keep(queue: Queue, going: Quarantine) -> Path | None:
             appender.append_at(batch)
             left -= len(batch)
         path = short.cycles.path_of(cut.cycle)
-    sync_path(path)
+    sync_file(queue.path, path)
     return path
 
 

@@ -7,16 +7,19 @@ written back to new places fails, as it does at a disk with errors.
 import errno
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import Queue
+from cqrepl.queue import Durability, Queue
 from cqrepl.queue.acceptance import accept_unproved
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.errors import DurabilityLost
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.write.appender import Appender
 from cqrepl.replicator.disk.syncedfiles import SyncedFiles
 from cqrepl.surroundings import sync_path
 from tests.support.requirements import require
@@ -25,6 +28,7 @@ from tests.support.samples import NOON_MS, Excerpts, layout, noon_path, read
 MEMORY = 24 << 20
 FILES = ("-O", "^has_journal", "-E", "nodiscard,lazy_itable_init=0")
 BEFORE, BEHIND = 10, 40  # excerpts
+SYNC = "import os, sys; os.fdatasync(os.open(sys.argv[1], os.O_RDONLY))"
 
 
 class FailingDisk:
@@ -122,6 +126,61 @@ def test_the_next_process_does_not_take_it_for_synced(
     mark = load_synced(path)
     assert mark is not None
     assert mark.doubtful_before(end) == range(first, end), "so a copy is asked for it"
+
+
+def grown(path: Path, appender: Appender) -> None:
+    """More than what of the file has a place on the disk."""
+    appender.append([b"%03d " % n * 16_000 for n in range(BEHIND)], NOON_MS)
+
+
+def test_what_the_sync_of_another_program_was_told_is_heard_of(disk: FailingDisk) -> None:
+    """It was told first, and knows nothing of marks, as Java."""
+    path = disk.path / "q"
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        appender.append([b"before"], NOON_MS)
+        files, first = SyncedFiles(queue, None, Index(0)), queue.next_index()
+        assert files.sync(first, NOTHING_DOUBTFUL, is_at_once=False) is None
+        disk.fail()
+        grown(path, appender)
+        told = subprocess.run(
+            [sys.executable, "-c", SYNC, str(noon_path(path))], capture_output=True, check=False
+        )
+        assert b"OSError" in told.stderr
+        disk.mend()
+        with pytest.raises(OSError, match=r"No space left|Input/output"):
+            files.sync(queue.next_index(), NOTHING_DOUBTFUL, is_at_once=False)
+    mark = load_synced(path)
+    assert mark is not None
+    assert (mark.end, mark.has_failed) == (first, True)
+
+
+def test_what_an_appender_was_told_is_heard_of(disk: FailingDisk) -> None:
+    """By hosts that run and such that come, and by the next appender that syncs."""
+    path = disk.path / "q"
+    with Queue.open(path, create=layout(), durability=Durability.SYNCED) as queue:
+        queue.append_many([b"before"] * BEFORE, now_ms=NOON_MS)
+        end = queue.next_index()
+        running = SyncedFiles(queue, None, Index(0))
+        for file in (*path.iterdir(), path):
+            sync_path(file)
+        disk.fail()
+        with pytest.raises(DurabilityLost, match="the sync failed"):
+            grown(path, queue.appender())
+    disk.mend()
+    mark = load_synced(path)
+    assert mark is not None
+    assert (mark.end, mark.has_failed) == (end, True)
+    with Queue.open(path) as queue:
+        queue.append(b"behind", now_ms=NOON_MS)
+        for files in (running, SyncedFiles(queue, None, Index(0))):
+            with pytest.raises(DurabilityLost, match="started again"):
+                files.sync(queue.next_index(), NOTHING_DOUBTFUL, is_at_once=False)
+            assert files.end <= end
+    with Queue.open(path, durability=Durability.SYNCED) as queue:
+        with pytest.raises(DurabilityLost, match="started again"):
+            queue.append(b"behind", now_ms=NOON_MS)
+    assert load_synced(path) == mark
 
 
 def test_nobody_can_declare_it_good_before_the_machine_is_started_again(

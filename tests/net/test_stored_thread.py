@@ -1,9 +1,10 @@
 """What a live pump stores is synced without the event loop, where that is waited for."""
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -36,7 +37,7 @@ from tests.net.live_pumps import (
     frames_of,
     sink_lane,
 )
-from tests.support.samples import fill, noon_path
+from tests.support.samples import fill, noon_index, noon_path
 
 needs_pump = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
 Sync = Callable[[Index], bool]
@@ -254,6 +255,7 @@ def test_no_mark_tells_of_a_queue_that_was_given_up(
     """Nor does who gives it up wait for the disk."""
     monkeypatch.setattr(syncedfiles, "surroundings", StoppedDisk)
     files, _ = given_up(tmp_path, StoppedDisk)
+    assert str(noon_path(tmp_path)) not in open_files()
     assert load_synced(tmp_path) is None
     assert files.end == 0
 
@@ -293,6 +295,33 @@ def test_a_mark_beyond_the_end_is_lowered_before_anything_comes(
     assert before is not None
     assert after is not None
     assert (after.end, after.boot, after.doubtful) == (end, before.boot, NOTHING_DOUBTFUL)
+
+
+def open_files() -> set[str]:
+    """What this process has descriptors of."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the directory itself
+            found.add(os.readlink(each))
+    return found
+
+
+def test_the_file_that_was_synced_last_stays_open(tmp_path: Path) -> None:
+    """Until it is given up, or descriptors are few: then the next sync opens it anew."""
+    fill(tmp_path, "FAST_DAILY", {0: 3, 1: 3})
+    with Queue.open(tmp_path) as queue:
+        files, end = SyncedFiles(queue, None, Index(0)), queue.next_index()
+        first, second = str(noon_path(tmp_path)), str(noon_path(tmp_path, ahead=1))
+        for upto, is_kept in ((noon_index(sequence=2), first), (Index(end - 1), second)):
+            files.sync(upto, NOTHING_DOUBTFUL, is_at_once=True)
+            assert {first, second} & open_files() == {is_kept}
+        files.keep_none_open()
+        assert not {first, second} & open_files()
+        files.sync(end, NOTHING_DOUBTFUL, is_at_once=True)
+        assert second in open_files()
+        files.give_up()
+        assert second not in open_files()
+        assert files.end == end
 
 
 class FailingDisk(Surroundings):

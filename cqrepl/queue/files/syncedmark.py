@@ -9,10 +9,11 @@ disk as they are, torn or not.
 
 Where a sync of the files fails, the system may drop what was to be written, and tells of that once:
 the next process finds all in memory as it was, and its syncs, which have nothing to write, succeed.
-So a mark is written then that says so. In the same start of the machine no mark rises any more, in
-whichever process; what is behind it is doubtful, in this start and the next one.
+So that is noted here by whoever was told of it: a host, an appender that syncs, a command. In the
+same start of the machine no mark rises any more, in whichever process; what is behind it is
+doubtful, in this start and the next one.
 
-The file has two slots of 64 bytes. All numbers are little-endian.
+The file has three slots of 64 bytes. All numbers are little-endian.
 
     position  bytes
            0      8   "cqsynced"
@@ -24,8 +25,11 @@ The file has two slots of 64 bytes. All numbers are little-endian.
           48      8   the next index behind those; both 0 where none is
           56      8   CRC-32 of the 56 bytes before
 
-They are written in turn, each after the files were synced, and then synced itself. So a power cut
-takes at most the slot that is being written, and the other one says less, but nothing wrong.
+The first two are written in turn, each after the files were synced, and then synced itself. So a
+power cut takes at most the slot that is being written, and the other one says less, but nothing
+wrong. One process at a time does so, for one queue. The third one tells of a failed sync, and any
+process may write it at any time: it is not in the way of the others. It is not synced: in another
+start of the machine it tells nothing that the others do not.
 
 The name is none that Java takes for a store file.
 """
@@ -37,18 +41,24 @@ import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from cqrepl.queue.files.sidefile import open_side_file, read_side_file
-from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.errors import DurabilityLost
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.surroundings import surroundings
 
 SYNCED_FILE_NAME: Final = "synced.cqmark"
+HAS_FAILED: Final = (
+    "a sync failed: what is there may be in memory alone, until the machine is started again"
+)
 ACCEPT: Final = "cqrepl repair QUEUE --accept-unproved --apply"  # declares that all of it is good
 _SLOT: Final = struct.Struct("<8sq16sqqq")
 _SUM: Final = struct.Struct("<Q")
 _SLOT_BYTES: Final = _SLOT.size + _SUM.size
 _SLOTS: Final = 2
+_FAILED_AT: Final = _SLOTS * _SLOT_BYTES  # the position of the third one
+_FILE_BYTES: Final = _FAILED_AT + _SLOT_BYTES
 _MAGIC: Final = b"cqsynced"
 NOTHING_DOUBTFUL: Final = range(0)
 _PROCESS: Final = os.urandom(16)
@@ -79,6 +89,12 @@ class SyncedMark(NamedTuple):
             start, stop = start if self.doubtful else self.end, end
         return range(start, min(stop, end)) or NOTHING_DOUBTFUL
 
+    def lowered(self, end: Index) -> Self:
+        """That of a queue that has lost its end, as one from a backup, and has this next index. It
+        is of the same start of the machine, which tells whether a power cut may have taken that."""
+        doubtful = range(self.doubtful.start, min(self.doubtful.stop, end)) or NOTHING_DOUBTFUL
+        return self._replace(end=end, doubtful=doubtful)
+
 
 def this_boot() -> bytes:
     """A digest of the machine's present start, 16 bytes. Where that is not told, a number of this
@@ -99,7 +115,7 @@ def load_synced(path: Path) -> SyncedMark | None:
         OSError: it cannot be read.
     """
     try:
-        return _latest(read_side_file(path / SYNCED_FILE_NAME, _SLOTS * _SLOT_BYTES))
+        return _latest(read_side_file(path / SYNCED_FILE_NAME, _FILE_BYTES))
     except FileNotFoundError:
         return None
 
@@ -123,13 +139,20 @@ def store_synced(
         boot: the machine's start in which that was so, or `failed_boot`; None: the present one.
 
     Raises:
+        DurabilityLost: a sync has failed in this start of the machine, and the mark would be of
+            that. It stays as it is.
         OSError: it may not be written, or never get to the disk.
     """
     descriptor = open_side_file(path / SYNCED_FILE_NAME, os.O_RDWR | os.O_CREAT)
     try:
         with while_wanted() as is_wanted:
             if is_wanted:
-                _write(descriptor, end, this_boot() if boot is None else boot, doubtful)
+                last = _latest(os.pread(descriptor, _FILE_BYTES, 0))
+                if boot is None and last is not None and last.has_failed:
+                    raise DurabilityLost(HAS_FAILED, path=path)
+                counter = 0 if last is None else last.counter + 1
+                slot = _slot(end, this_boot() if boot is None else boot, counter, doubtful)
+                surroundings().write(descriptor, slot, counter % _SLOTS * _SLOT_BYTES)
         if is_wanted:
             surroundings().sync(descriptor)
     finally:
@@ -137,18 +160,49 @@ def store_synced(
     return is_wanted
 
 
-def _write(descriptor: int, end: int, boot: bytes, doubtful: range) -> None:
-    last = _latest(os.pread(descriptor, _SLOTS * _SLOT_BYTES, 0))
-    counter = 0 if last is None else last.counter + 1
+def lower_synced(path: Path, mark: SyncedMark, end: Index) -> None:
+    """Writes the mark of a queue that has lost its end as one that was lowered to there.
+
+    Raises:
+        OSError: as `store_synced`.
+    """
+    lowered = mark.lowered(end)
+    store_synced(path, lowered.end, lowered.doubtful, boot=lowered.boot)
+
+
+def note_failed_sync(path: Path, end: int = NEXT_OF_EMPTY) -> None:
+    """Notes that a sync of a queue's files has failed. Any process may do so at any time.
+
+    Args:
+        end: everything before this next index is on the disk all the same; where there is a mark,
+            what that says counts.
+
+    Raises:
+        OSError: it may not be written.
+    """
+    descriptor = open_side_file(path / SYNCED_FILE_NAME, os.O_RDWR | os.O_CREAT)
+    try:
+        last = _latest(os.pread(descriptor, _FILE_BYTES, 0))
+        doubtful = NOTHING_DOUBTFUL if last is None else last.doubtful
+        slot = _slot(end if last is None else last.end, failed_boot(), 0, doubtful)
+        surroundings().write(descriptor, slot, _FAILED_AT)
+    finally:
+        os.close(descriptor)
+
+
+def _slot(end: int, boot: bytes, counter: int, doubtful: range) -> bytes:
     slot = _SLOT.pack(_MAGIC, end, boot, counter, doubtful.start, doubtful.stop)
-    data = slot + _SUM.pack(zlib.crc32(slot))
-    surroundings().write(descriptor, data, counter % _SLOTS * _SLOT_BYTES)
+    return slot + _SUM.pack(zlib.crc32(slot))
 
 
 def _latest(data: bytes) -> SyncedMark | None:
-    slots = (data[nth * _SLOT_BYTES :][:_SLOT_BYTES] for nth in range(_SLOTS))
-    found = [mark for mark in map(_read, slots) if mark is not None]
-    return max(found, key=lambda mark: mark.counter, default=None)
+    *marks, failed = (
+        _read(data[at : at + _SLOT_BYTES]) for at in range(0, _FILE_BYTES, _SLOT_BYTES)
+    )
+    last = max((mark for mark in marks if mark), key=lambda mark: mark.counter, default=failed)
+    if last is None or failed is None or not failed.has_failed:
+        return last  # none has failed, or in another start of the machine
+    return last._replace(boot=failed.boot)
 
 
 def _read(slot: bytes) -> SyncedMark | None:

@@ -23,6 +23,7 @@ from typing import Final
 
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
+from cqrepl.queue.files.filesync import failures_noted
 from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY, WordLock
 from cqrepl.queue.files.mapping import Mapping, close_file
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
@@ -167,7 +168,8 @@ def _apply(path: Path, repairs: list[Repair]) -> None:
         try:
             for repair in stores:
                 _store(mapping, repair)
-            mapping.sync(0, mapping.length)
+            with failures_noted(path.parent):
+                mapping.sync(0, mapping.length)
         finally:
             mapping.close()
     for repair in repairs:

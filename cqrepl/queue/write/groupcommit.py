@@ -33,8 +33,9 @@ Group commit: a caller that finds a sync running waits; when it ends one of the 
 appends for all of them, as one batch with two syncs. There is no delay to gather more.
 
 A failed sync is final. The kernel may have dropped the pages, and a second sync would report
-success: so every later append through this queue is refused, waiting callers included. An append
-that ends so may or may not be in the queue.
+success: so every later append through this queue is refused, waiting callers included, and in every
+other process that is started before the machine is: the synced mark says so (`files.syncedmark`),
+to hosts as well. An append that ends so may or may not be in the queue.
 """
 
 import errno
@@ -42,12 +43,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.files.syncedmark import HAS_FAILED, load_synced, note_failed_sync
 from cqrepl.queue.format.errors import DurabilityLost, QueueError
 
 
@@ -81,6 +84,7 @@ class GroupCommit:
         self._has_begun = False
         self._durable: tuple[Path, int] | None = None  # in the store file that was last noted
         self._lost: DurabilityLost | None = None
+        self._listing: Listing | None = None  # once it has begun
         self._renew()
         _living.add(self)
 
@@ -100,8 +104,14 @@ class GroupCommit:
             raise DurabilityLost(lost.reason, path=lost.path) from lost.__cause__
 
     def begin(self, listing: Listing) -> None:
-        """Makes the directory and the table store durable, once."""
+        """Makes the directory and the table store durable, once.
+
+        Raises:
+            DurabilityLost: they may never get there, or a sync has failed in another process.
+        """
         if not self._has_begun:
+            self._listing = listing
+            self._check_others()
             self.sync_names(listing)
             self._sync_directory(self._path.absolute().parent)
             self._has_begun = True
@@ -173,6 +183,14 @@ class GroupCommit:
                 self._is_led = False
                 self._turn.notify_all()
 
+    def _check_others(self) -> None:
+        """Looks what was noted since the machine was started."""
+        with suppress(OSError):  # of a mark that cannot be read hosts tell
+            mark = load_synced(self._path)
+            if mark is not None and mark.has_failed:
+                self._lost = DurabilityLost(HAS_FAILED, path=self._path)
+        self.check()
+
     def _sync_directory(self, path: Path) -> None:
         self._final(path, lambda: Mapping.sync_directory(path))
 
@@ -185,7 +203,15 @@ class GroupCommit:
             reason = f"expected it to reach the disk, the sync failed: {_named(error)}"
             self._lost = DurabilityLost(reason, path=path)
             self._lost.__cause__ = error
+            if error.filename is None:  # else a directory was not opened
+                self._note_failed()
             self.check()
+
+    def _note_failed(self) -> None:
+        """For hosts, and for the next process. What was appended so before is on the disk."""
+        assert self._listing is not None  # nothing is synced before it has begun
+        with suppress(OSError):  # the error that is raised tells as well
+            note_failed_sync(self._path, self._listing.synced() + 1)
 
 
 _living: "weakref.WeakSet[GroupCommit]" = weakref.WeakSet()

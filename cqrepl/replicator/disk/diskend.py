@@ -401,8 +401,10 @@ class DiskEnd:
                 self._said = str(error)
                 _logger.warning("queue %r: it is not watched: %s", self._name, error)
 
-    def look_at_names(self) -> None:
+    def look_at_names(self, *, are_descriptors_few: bool) -> None:
         """Looks whether the names of the files that are open lead to them."""
+        if are_descriptors_few:
+            self._files.keep_none_open()
         try:
             self._check_names()
         except QueueDamaged as error:

@@ -7,28 +7,37 @@ waits for a mark that is being written, but not for the disk: what it says is tr
 sync of a store file fails the mark never rises in this process: the system may have dropped the
 pages. It tells of that once; so the mark tells the next process, where it does not rise either
 before the machine is started again (`files.syncedmark`).
+
+It tells of it once for each time that the file was opened; who opens it when another one has been
+told hears nothing. So the file that is appended to stays open from one sync to the next: then a
+failure of which another program's sync was told, Java's too, is heard of here. Where descriptors
+are few it is opened for each sync, and what others of this package were told is in the mark.
 """
 
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue, QueueError
-from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
+from cqrepl.queue.files.mapping import close_file, identity_in
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.sidefile import open_side_file
 from cqrepl.queue.files.syncedmark import (
     NOTHING_DOUBTFUL,
     SyncedMark,
-    failed_boot,
+    load_synced,
+    lower_synced,
+    note_failed_sync,
     store_synced,
 )
-from cqrepl.queue.format.errors import NO_ROOM
+from cqrepl.queue.format.errors import NO_ROOM, DurabilityLost
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of
+from cqrepl.replicator.queuestate.descriptors import are_plenty
 from cqrepl.surroundings import monotonic, surroundings, sync_path
 
 TABLE_SECONDS: Final = (
@@ -53,7 +62,9 @@ class SyncedFiles:
 
     def __init__(self, queue: Queue, mark: SyncedMark | None, end: Index) -> None:
         if mark is not None and mark.end > end:
-            mark = _lowered(queue, mark, end)
+            with suppress(OSError):  # the next sync writes it, or meets the error
+                lower_synced(queue.path, mark, end)
+            mark = mark.lowered(end)
         self.end = NEXT_OF_EMPTY if mark is None else mark.end
         self.doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful
         self.is_of_this_boot = mark is None or mark.is_of_this_boot
@@ -63,6 +74,7 @@ class SyncedFiles:
         self._marking = threading.Lock()
         self._is_given_up = False
         self._table_due = -math.inf  # by the monotonic clock
+        self._last: _OpenFile | None = None  # that was synced last
 
     def lacks(self, end: Index, doubtful: range) -> bool:
         """Whether a sync up to there would let the mark say more."""
@@ -72,6 +84,7 @@ class SyncedFiles:
         """No mark is written from now on."""
         with self._marking:
             self._is_given_up = True
+        self._close_if_idle()
 
     def sync(self, end: Index, doubtful: range, *, is_at_once: bool) -> QueueError | OSError | None:
         """Syncs the files and marks that; what was in the way, if that may pass. In any thread.
@@ -84,14 +97,36 @@ class SyncedFiles:
         Raises:
             QueueError, OSError: of the files, or the mark, nothing is known any more.
         """
-        with self._turn:
-            if self._is_given_up or self.has_failed or not self.lacks(end, doubtful):
-                return None
+        try:
+            with self._turn:
+                if self._is_given_up or self.has_failed or not self.lacks(end, doubtful):
+                    return None
+                try:
+                    return self._sync(end, is_at_once=is_at_once) or self._mark(end, doubtful)
+                except (QueueError, OSError):
+                    self.has_failed = True
+                    self._close_last()
+                    raise
+        finally:
+            if self._is_given_up:  # meanwhile
+                self._close_if_idle()
+
+    def keep_none_open(self) -> None:
+        """Others need the descriptor; what is synced now keeps it for that long."""
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        """Else the thread that syncs does it when it has ended."""
+        if self._turn.acquire(blocking=False):
             try:
-                return self._sync(end, is_at_once=is_at_once) or self._mark(end, doubtful)
-            except (QueueError, OSError):
-                self.has_failed = True
-                raise
+                self._close_last()
+            finally:
+                self._turn.release()
+
+    def _close_last(self) -> None:
+        if self._last is not None:
+            self._last.close()
+            self._last = None
 
     def _sync(self, end: Index, *, is_at_once: bool) -> QueueError | OSError | None:
         try:
@@ -109,7 +144,7 @@ class SyncedFiles:
         first, last = cycle_of(Index(start), shift), cycle_of(end, shift)
         for cycle in cycles.listing() if first < last else [last]:
             if first <= cycle <= last:
-                _sync_file(cycles.path_of(cycle), os.open)
+                self._sync_store(cycles.path_of(cycle), is_last=cycle == last)
         # what waits for the store file does not wait for the marks of hosts, which change with it
         if first < last or not is_at_once or monotonic() >= self._table_due:
             self._table_due = monotonic() + TABLE_SECONDS
@@ -118,17 +153,35 @@ class SyncedFiles:
         if first < last:
             sync_path(self._queue.path)
 
+    def _sync_store(self, path: Path, *, is_last: bool) -> None:
+        if self._last is not None and self._last.is_at(path):
+            surroundings().sync(self._last.descriptor)
+            return
+        if not is_last or not are_plenty():
+            _sync_file(path, os.open)
+            return
+        try:
+            opened = _OpenFile(path)
+        except FileNotFoundError:
+            return  # there was none, or retention has taken it
+        self._close_last()
+        self._last = opened
+        surroundings().sync(opened.descriptor)
+
     def _mark_failed(self) -> None:
         """For the next process. That need not get to the disk: to another start of the machine the
         mark that is there tells the same."""
         with suppress(OSError):
-            store_synced(
-                self._queue.path, self.end, self.doubtful, self._while_wanted, boot=failed_boot()
-            )
+            note_failed_sync(self._queue.path)
 
     def _mark(self, end: Index, doubtful: range) -> OSError | None:
         try:
             is_stored = store_synced(self._queue.path, end, doubtful, self._while_wanted)
+        except DurabilityLost:
+            with suppress(OSError):  # as when it was read last
+                mark = load_synced(self._queue.path)
+                self.end = self.end if mark is None else min(self.end, mark.end)
+            raise
         except OSError as error:
             if error.errno in NO_ROOM or _is_of_a_name(error):
                 return error
@@ -142,15 +195,6 @@ class SyncedFiles:
         """Whether a mark may be written, for the length of a block."""
         with self._marking:
             yield not self._is_given_up
-
-
-def _lowered(queue: Queue, mark: SyncedMark, end: Index) -> SyncedMark:
-    """The mark of a queue that has lost its end, as that of a backup; of the same start of the
-    machine, which tells whether a power cut may have taken that."""
-    doubtful = range(mark.doubtful.start, min(mark.doubtful.stop, end)) or NOTHING_DOUBTFUL
-    with suppress(OSError):  # the next sync writes it, or meets the error
-        store_synced(queue.path, end, doubtful, boot=mark.boot)
-    return mark._replace(end=end, doubtful=doubtful)
 
 
 def _is_of_a_name(error: QueueError | OSError) -> bool:
@@ -168,5 +212,20 @@ def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:
     try:
         surroundings().sync(descriptor)
     finally:
-        with RECORD_LOCK_GUARD:  # closing drops this process's record locks on the file
-            os.close(descriptor)
+        close_file(descriptor)
+
+
+class _OpenFile:
+    """A store file that stays open, until it is closed or nobody has this any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self.close = weakref.finalize(self, close_file, self.descriptor)
+        self._identity = identity_in(os.fstat(self.descriptor))
+
+    def is_at(self, path: Path) -> bool:
+        """False where the path leads to another file, or to none."""
+        try:
+            return identity_in(os.stat(path)) == self._identity
+        except FileNotFoundError:
+            return False

@@ -20,6 +20,7 @@ from cqrepl.replicator.disk.auditshare import Reading, rest_seconds
 from cqrepl.replicator.disk.diskend import LOOK_READ_SECONDS, SYNC_SECONDS, DiskEnd
 from cqrepl.replicator.disk.queueaudit import FOLLOW_SECONDS, Place
 from cqrepl.replicator.disk.storedthread import StoredThread
+from cqrepl.replicator.queuestate.descriptors import are_plenty
 from cqrepl.replicator.queuestate.queues import Signal
 from cqrepl.surroundings import surroundings
 
@@ -175,8 +176,9 @@ class Syncer:
     async def _look_at_names(self) -> None:
         while True:
             await until_tick(NAMES_SECONDS)
+            are_few = not are_plenty()
             for nth, end in self._each():
-                end.look_at_names()
+                end.look_at_names(are_descriptors_few=are_few)
                 await _turn_for_others(nth)
 
     async def _audit_all(self) -> None:

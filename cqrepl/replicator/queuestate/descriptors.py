@@ -48,7 +48,7 @@ def opening(path: Path) -> Iterator[None]:
     Raises:
         OSError: so few are left that it would take the last ones.
     """
-    if _are_plenty():
+    if are_plenty():
         yield
         return
     with _one_by_one:
@@ -59,7 +59,8 @@ def opening(path: Path) -> Iterator[None]:
         yield
 
 
-def _are_plenty() -> bool:
+def are_plenty() -> bool:
+    """False where queues that open at once look how many are left."""
     try:
         lowest = _any()
     except OSError:

@@ -1,6 +1,8 @@
 """What a person declares to count as it is: lost closed store files, and what is unproved."""
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,15 @@ from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.closedcycles import ClosedCycles
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
+from cqrepl.queue.format.errors import DurabilityLost
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.overview import inspect_queue
+from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.disk.queueaudit import QueueAudit
-from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
+from cqrepl.surroundings import Surroundings, within
+from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read, wipe_hints
 from tests.support.tears import tear
 
 ROLL = "FAST_HOURLY"
@@ -160,6 +165,37 @@ def test_it_counts_as_proved(torn: Path) -> None:
     assert unproved(torn).excerpts == 0
     assert read(torn) == before
     assert accept_unproved(torn).excerpts == 0
+
+
+class FailingDisk(Surroundings):
+    """Files do not get there."""
+
+    def sync(self, descriptor: int) -> None:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".cq4"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    sync_names = sync
+
+
+def test_what_did_not_reach_the_disk_does_not_count_when_it_is_tried_again(torn: Path) -> None:
+    """The system tells of that once."""
+    before = unproved(torn)
+    with pytest.raises(OSError, match="Input/output"), within(FailingDisk()):
+        accept_unproved(torn)
+    with pytest.raises(DurabilityLost, match="started again"):
+        accept_unproved(torn)
+    assert unproved(torn) == before
+
+
+def test_nor_does_what_a_repair_has_met(path: Path) -> None:
+    wipe_hints(path)
+    with pytest.raises(OSError, match="Input/output"), within(FailingDisk()):
+        apply(plan_repair(path))
+    mark = load_synced(path)
+    assert mark is not None
+    assert mark.has_failed
 
 
 def test_a_queue_without_a_mark(path: Path) -> None:

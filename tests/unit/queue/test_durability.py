@@ -17,10 +17,12 @@ from cqrepl.queue import (
     QueueDamaged,
     QueueError,
 )
+from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.chroniclemarks import OWN_SYNCED_KEY, SYNCED_KEY
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.storefile import StoreFile
+from cqrepl.queue.files.syncedmark import load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.write.groupcommit import Pending
 from tests.support.samples import (
@@ -265,6 +267,66 @@ def test_a_directory_that_cannot_be_synced_is_the_same(
                 queue.append(b"a", now_ms=NOON_MS)
             assert lost.value.path == path
     assert not list(path.glob("*.cq4"))
+
+
+def test_a_failed_sync_is_final_for_the_next_process(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells it nothing: the synced mark does, before the machine is started again."""
+    with synced(path) as queue:
+        queue.append_many([b"a", b"b"], now_ms=NOON_MS)
+        with monkeypatch.context() as failing:
+            Calls(failing).fails_at = 1
+            with pytest.raises(DurabilityLost):
+                queue.append(b"c", now_ms=NOON_MS)
+    mark = load_synced(path)
+    assert mark is not None
+    assert (mark.end, mark.has_failed) == (noon_index(sequence=2), True)
+    with synced(path) as queue:
+        for _ in range(2):
+            with pytest.raises(DurabilityLost, match="started again"):
+                queue.append(b"c", now_ms=NOON_MS)
+    monkeypatch.setattr(syncedmark, "this_boot", lambda: bytes(16))
+    with synced(path) as queue:
+        assert queue.append(b"c", now_ms=NOON_MS) == noon_index(sequence=2)
+
+
+def test_what_a_failed_sync_leaves_of_a_mark(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says of the disk was true."""
+    doubtful = range(noon_index(sequence=1), noon_index(sequence=2))
+    with synced(path) as queue:
+        queue.append_many([b"a", b"b", b"c"], now_ms=NOON_MS)
+        store_synced(path, noon_index(sequence=2), doubtful)
+        Calls(monkeypatch).fails_at = 2
+        with pytest.raises(DurabilityLost):
+            queue.append(b"d", now_ms=NOON_MS)
+    mark = load_synced(path)
+    assert mark is not None
+    assert (mark.end, mark.has_failed, mark.doubtful) == (noon_index(sequence=2), True, doubtful)
+    with pytest.raises(DurabilityLost, match="started again"):
+        store_synced(path, noon_index(sequence=4))
+    assert load_synced(path) == mark
+    store_synced(path, noon_index(sequence=1), boot=mark.boot)
+    mark = load_synced(path)
+    assert mark is not None
+    assert (mark.end, mark.has_failed) == (noon_index(sequence=1), True)
+
+
+def test_a_directory_that_is_not_opened_is_no_failed_sync(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the files nothing is lost by that."""
+
+    def none_left(directory: Path) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(directory))
+
+    with synced(path) as queue, monkeypatch.context() as failing:
+        failing.setattr(Mapping, "sync_directory", none_left)
+        with pytest.raises(DurabilityLost):
+            queue.append(b"a", now_ms=NOON_MS)
+    assert load_synced(path) is None
+    with synced(path) as queue:
+        queue.append(b"a", now_ms=NOON_MS)
 
 
 # ---------------------------------------------------------------- group commit

@@ -1,0 +1,40 @@
+"""Brings files of a queue to the disk, for those that do so once, and notes where that has failed.
+
+The system tells of what it could not write once. So whoever is told has it noted in the queue's
+synced mark: no mark rises then before the machine is started again (`syncedmark`).
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cqrepl.queue.files.mapping import close_file
+from cqrepl.queue.files.syncedmark import note_failed_sync
+from cqrepl.surroundings import surroundings
+
+
+@contextmanager
+def failures_noted(queue: Path) -> Iterator[None]:
+    """For the length of a block in which a file of this queue is synced."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:  # else it was not opened, and nothing was synced
+            with suppress(OSError):  # the error that is raised tells as well
+                note_failed_sync(queue)
+        raise
+
+
+def sync_file(queue: Path, file: Path) -> None:
+    """Returns when a file of this queue is on the disk, with what others have stored there.
+
+    Raises:
+        OSError: it cannot be opened, or may never get there.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        with failures_noted(queue):
+            surroundings().sync_names(descriptor)
+    finally:
+        close_file(descriptor)
