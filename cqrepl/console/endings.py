@@ -4,8 +4,11 @@ Theory of operation. Until a command has begun its work there is nothing to put 
 exception that a signal raises while modules are loaded may get lost in a place that takes none. So
 at first a signal ends the process at once, with the exit code that the command has for it
 (`end_at_once`). Then the command takes them over: as an exception, or as what a task waits for.
+When it is over they change nothing: while the interpreter takes itself apart it has given back what
+it had set up for signals, and the system's way to end a process would hide the exit code.
 """
 
+import atexit
 import os
 import signal
 from collections.abc import Iterable, Iterator
@@ -24,7 +27,8 @@ def ending_signals() -> list[signal.Signals]:
 
 
 def end_at_once(code: int) -> None:
-    """From now on each of these ends the process, without a word: it has not begun.
+    """From now on each of these ends the process, without a word: it has not begun. Nothing of that
+    is left once the interpreter ends.
 
     Args:
         code: for all but Ctrl-C's.
@@ -35,6 +39,13 @@ def end_at_once(code: int) -> None:
 
     for number in _heard(ending_signals()):
         signal.signal(number, end)
+    atexit.register(_ignore)  # the first one that is registered is called last
+
+
+def _ignore() -> None:
+    """The exit code stands: what is left are moments."""
+    for number in ending_signals():
+        signal.signal(number, signal.SIG_IGN)
 
 
 def hold_hangup() -> None:

@@ -1,4 +1,5 @@
-"""A signal that comes while a command is still starting: it ends in order, whenever that is.
+"""A signal that comes while a command is still starting, or while its interpreter ends: the command
+ends in order, whenever that is.
 
 The process is known to be ours once it has asked the system for SIGTERM; what comes before that
 meets the interpreter. Nothing is asserted of when a signal comes, only of how the command ends.
@@ -129,3 +130,18 @@ def test_sighup_does_not_end_a_host_that_still_starts(tmp_path: Path) -> None:
             assert host.wait(SECONDS) == 0
         finally:
             host.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_one_that_comes_while_the_interpreter_ends_changes_no_exit_code(number: int) -> None:
+    """What is left in the main module goes when the interpreter has given back its signals."""
+    program = (
+        "import os\n"
+        "class Late:\n"
+        f"    def __del__(self, kill=os.kill, pid=os.getpid()): kill(pid, {int(number)})\n"
+        "late = Late()\n"
+        "from cqrepl.__main__ import main; main()\n"
+    )
+    words = [sys.executable, "-P", "-c", program, "no-such-command"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
