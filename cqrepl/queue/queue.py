@@ -43,7 +43,7 @@ from cqrepl.queue.files.queuedirectory import (
 )
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.block import BLOCK_BYTES
-from cqrepl.queue.format.errors import LayoutMismatch, QueueError
+from cqrepl.queue.format.errors import LayoutMismatch, used_after_close
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
@@ -79,6 +79,7 @@ class Queue:
     """An open queue. Made by `open`, or `open_for_append`.
 
     One queue may be shared by threads, and so may appenders; each tailer belongs to one of them.
+    Once it is closed, a call that reads or writes excerpts raises `QueueError`.
     """
 
     def __init__(self, path: Path, layout: QueueLayout) -> None:
@@ -274,27 +275,27 @@ class Queue:
 
     def first_index(self) -> Index | None:
         """Index of the first excerpt; None when there is none."""
-        return counting.first_index(self._cycles)
+        return counting.first_index(self._readable())
 
     def last_index(self) -> Index | None:
         """Index of the last excerpt; None when there is none."""
-        return counting.last_index(self._cycles)
+        return counting.last_index(self._readable())
 
     def last_index_before(self, index: Index) -> Index | None:
         """Index of the last excerpt before `index`, which is one of ours, one past the last of a
         cycle, or the first of a cycle; None when there is none."""
-        return counting.last_index_before(self._cycles, index)
+        return counting.last_index_before(self._readable(), index)
 
     def next_index(self) -> Index:
         """One past the last excerpt; 0 for an empty queue."""
-        return counting.end_index(self._cycles)
+        return counting.end_index(self._readable())
 
     def count(self, first: int = NEXT_OF_EMPTY, last: int | None = None) -> int:
         """The number of excerpts from index `first` to index `last`, both included; None: all.
 
         Costs time for each cycle, not for each excerpt.
         """
-        return counting.count(self._cycles, first, INDEX_MAX if last is None else last)
+        return counting.count(self._readable(), first, INDEX_MAX if last is None else last)
 
     def tailer(
         self, index: int = NEXT_OF_EMPTY, *, pauser: Pauser | None = None, repair: bool = False
@@ -311,15 +312,14 @@ class Queue:
         Raises:
             IndexGap: the queue does not reach from what it holds to `index`.
         """
-        tailer = Tailer(
-            self._cycles, index, pauser=pauser, repair=EndRepair(self._cycles) if repair else None
-        )
+        cycles = self._readable()
+        tailer = Tailer(cycles, index, pauser=pauser, repair=EndRepair(cycles) if repair else None)
         self._keep(tailer)
         return tailer
 
     def backward(self, index: int | None = None) -> BackwardTailer:
         """A reader that goes down from the last excerpt at or below `index`; None: from the end."""
-        tailer = BackwardTailer(self._cycles, index)
+        tailer = BackwardTailer(self._readable(), index)
         self._keep(tailer)
         return tailer
 
@@ -336,11 +336,9 @@ class Queue:
             QueueLocked: a name that begins `replicated:`, on a replica.
             QueueError: the name is empty or too long.
         """
+        cycles = self._readable()
         tailer = NamedTailer(
-            self._cycles,
-            name,
-            pauser=pauser,
-            repair=EndRepair(self._cycles) if repair else None,
+            cycles, name, pauser=pauser, repair=EndRepair(cycles) if repair else None
         )
         self._keep(tailer)
         return tailer
@@ -351,7 +349,7 @@ class Queue:
         Raises:
             QueueLocked, QueueError: as `named_tailer`.
         """
-        return NamedPosition(self._cycles, name)
+        return NamedPosition(self._readable(), name)
 
     def seek_time(self, time: int, read_time: ReadTime) -> int:
         """Index of the first excerpt with a time at or after `time`; one past the last if none has.
@@ -364,7 +362,7 @@ class Queue:
         Raises:
             QueueDamaged: a store file cannot be followed.
         """
-        return seek_time(self._cycles, time, read_time)
+        return seek_time(self._readable(), time, read_time)
 
     def read_columns(
         self,
@@ -387,7 +385,7 @@ class Queue:
             QueueDamaged: a file cannot be followed.
         """
         if self._columns is None:
-            self._columns = ColumnReader(self._cycles)
+            self._columns = ColumnReader(self._readable())
             self._keep(self._columns)
         return self._columns.read(index_from, index_to, max_rows, max_bytes)
 
@@ -502,17 +500,27 @@ class Queue:
             appender.close()  # another thread was faster
         return shared
 
+    def _readable(self) -> Cycles:
+        """The store files, for what reads them."""
+        if self._is_closed:
+            raise used_after_close("queue", self.path)
+        return self._cycles
+
     def _keep(self, opened: _Opened) -> None:
         """Remembers what `close` must close, and forgets what is closed."""
         with self._guard:
-            self._opened = [one for one in self._opened if not one.is_closed]
-            self._opened.append(opened)
+            if not self._is_closed:
+                self._opened = [one for one in self._opened if not one.is_closed]
+                self._opened.append(opened)
+                return
+        opened.close()  # another thread has closed the queue meanwhile
+        raise used_after_close("queue", self.path)
 
     def _for_writing(self) -> Writing:
         """What writers share; the table store is opened for writing by the first of them."""
         with self._guard:
             if self._is_closed:
-                raise QueueError("expected an open queue, it was closed", path=self.path)
+                raise used_after_close("queue", self.path)
             if self._writing is None:
                 table = open_for_writing(self.path)
                 try:

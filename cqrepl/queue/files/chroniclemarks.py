@@ -91,7 +91,8 @@ class ChronicleMarks:
         return self._table
 
     def close(self) -> None:
-        """Closes the table store."""
+        """Closes the table store; from now on no mark is raised or lowered."""
+        self._is_writable = False
         if self._table is not None:
             self._table.close()
         self._table = None

@@ -3,6 +3,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from cqrepl.queue import (
     QueueDamaged,
     QueueError,
     QueueLayout,
+    Tailer,
 )
 from cqrepl.queue.files import atomics
 from cqrepl.queue.format.index import INDEX_MAX, Index
@@ -280,6 +282,7 @@ def test_closing_gives_the_append_lock_back_and_unmaps(path: Path) -> None:
     assert queue.raise_sent(noon_index())
     queue.close()
     queue.close()
+    assert not queue.raise_sent(noon_index())
     maps = Path("/proc/self/maps").read_text()
     assert str(path) not in maps
     with Queue.open_for_append(path) as again:
@@ -311,12 +314,44 @@ def test_what_is_used_after_its_close_says_so(path: Path) -> None:
         ("appender", lambda: queue.append(b"lost", now_ms=NOON_MS)),
         ("appender", lambda: queue.append_many([b"lost"], now_ms=NOON_MS)),
         ("queue", lambda: queue.read_columns(0, INDEX_MAX)),
+        ("queue", queue.tailer),
+        ("queue", lambda: queue.tailer(repair=True)),
+        ("queue", queue.backward),
+        ("queue", lambda: queue.named_tailer("y")),
+        ("queue", lambda: queue.named_position("y")),
+        ("queue", queue.appender),
+        ("queue", queue.first_index),
+        ("queue", queue.last_index),
+        ("queue", lambda: queue.last_index_before(Index(noon_index(sequence=1)))),
+        ("queue", queue.next_index),
+        ("queue", queue.count),
+        ("queue", lambda: queue.seek_time(0, lambda payload: 0)),
     ]
     for what, use in uses:
         with pytest.raises(QueueError, match=f"{path}: expected an open {what}, it was closed"):
             use()
     with Queue.open(path) as again:
         assert again.count() == 10
+
+
+def test_a_reader_that_a_close_overtakes_is_closed_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread closes the queue between the two."""
+    fill(path, "FAST_DAILY", {0: 9})
+    queue = Queue.open(path)
+    made: list[Tailer] = []
+
+    def overtaken(*arguments: Any, **more: Any) -> Tailer:
+        made.append(Tailer(*arguments, **more))
+        queue.close()
+        return made[0]
+
+    monkeypatch.setattr("cqrepl.queue.queue.Tailer", overtaken)
+    with pytest.raises(QueueError, match="expected an open queue, it was closed"):
+        queue.tailer(noon_index(sequence=1))
+    assert made[0].is_closed
+    assert str(path) not in Path("/proc/self/maps").read_text()
 
 
 def test_leaving_by_an_error_closes_too(path: Path) -> None:
