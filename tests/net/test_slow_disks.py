@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from cqrepl.kernel.board import AckLevel
+from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.files.syncedmark import load_synced
+from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.disk import storedthread, syncedfiles, syncer
+from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.surroundings import Surroundings
@@ -87,3 +91,32 @@ async def test_it_holds_up_no_other(
 def is_marked(path: Path, sequence: int) -> bool:
     mark = load_synced(path)
     return mark is not None and mark.end > noon_index(sequence=sequence)
+
+
+async def test_one_that_is_closed_meanwhile_is_not_tried_for_ever(
+    tmp_path: Path, disk: type[SlowDisk]
+) -> None:
+    """A thread that was at work has the event loop told only then that there is more to sync."""
+    fill(tmp_path / "slow", "FAST_DAILY", {0: 3})
+    watch = Syncer()
+    with Queue.open(tmp_path / "slow") as queue:
+        end = watch.watch(
+            "slow", queue, queue.next_index, Chains(queue.cycles), fail, queue.check_name,
+            is_proved=True,
+        )  # fmt: skip
+        async with watch.running():
+            disk.is_slow = True
+            end.sync_at_once()
+            end.note()
+            await eventually(disk.begun.is_set)
+            watch.forget(queue)
+            end.note()
+            disk.is_slow = False
+            disk.goes_on.set()
+            with trio.fail_after(SECONDS):
+                await wait_all_tasks_blocked()
+            assert not end.is_dirty
+
+
+def fail(error: QueueDamaged) -> None:
+    raise error

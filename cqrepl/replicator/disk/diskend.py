@@ -169,7 +169,7 @@ class DiskEnd:
         """
         self._end_noted = max(self._end_noted, Index(end))
         self._has_come, self._came_at = True, monotonic()
-        if not self.is_dirty and not self._files.has_failed:
+        if not self.is_dirty and not self._files.has_failed and not self._is_forgotten:
             self.is_dirty = True
             self._changed.set()
 
