@@ -17,6 +17,7 @@ from tests.support.peer import (
     data,
     decoded,
     end_of_stream,
+    excerpt,
     heartbeats,
     register,
     select,
@@ -24,7 +25,7 @@ from tests.support.peer import (
     source_handler,
     uber,
 )
-from tests.support.replicas import LOOPBACK, at, eventually, live_sink, live_source
+from tests.support.replicas import LOOPBACK, at, eventually, live_sink, live_source, received
 from tests.support.samples import fill, layout, noon_index
 
 ANNOUNCED = {"v": 1, "capabilities": ["ended", "queues"], "role": "host"}
@@ -245,3 +246,27 @@ async def test_both_sides_name_their_queues_once(tmp_path: Path) -> None:
             (session,) = source.endpoint.sessions
             await eventually(lambda: getattr(session, "has_offered", False))
             assert not source.stops + sink.stops
+
+
+async def test_a_cid_that_comes_again_stands_for_the_other_queue_alone(tmp_path: Path) -> None:
+    """A queue that grows has others looked at that have: the files of the first may be closed."""
+    names = ("first", "second", "third")
+    async with serve_sink({name: tmp_path / name for name in names}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 2, 1) as (stream, heard):
+
+            async def offered(nth: int, cid: int) -> None:
+                await stream.send_all(offer(names[nth], cid))
+                await eventually(lambda: heard.count(b"SourceReplicationHandler") == nth + 1)
+
+            await offered(0, 5)
+            await stream.send_all(excerpt(noon_index(), b"x", cid=5))
+            await received(sink, 1, "first")
+            await stream.send_all(ended(5))
+            first = sink.queues["first"]
+            await eventually(lambda: first.owner is None)
+            first.rest()
+            await offered(1, 5)
+            await offered(2, 6)
+            await stream.send_all(excerpt(noon_index(), b"x", cid=6))
+            await received(sink, 1, "third")
+        assert not sink.stops

@@ -122,6 +122,10 @@ class SinkLanes:
             for each in others:
                 self._ended(each.name)
 
+    def forget(self, cid: Cid) -> None:
+        """The peer may use this cid for another queue from now on."""
+        self._growing.pop(cid, None)
+
     def _next_to_grow(self, but: Cid) -> list[SinkQueue]:
         """Others that may grow soon, and that take excerpts in here."""
         self._growing.pop(but, None)

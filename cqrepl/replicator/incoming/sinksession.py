@@ -358,6 +358,7 @@ class SinkSession:
         """The source, or our side, has let go of a queue on this connection."""
         self._back_copies.drop(event.cid)
         self._begun.discard(event.cid)
+        self._lanes.forget(event.cid)
         self._ends.pop(event.cid, None)
         if self._cids.get(event.name) == event.cid:
             del self._cids[event.name]
