@@ -31,6 +31,22 @@ def test_links_lead_to_headings(page: Path) -> None:
             assert anchor in anchors(there), f"{page.name}: {link}#{anchor}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    """By their paths from the root, or within the package or the crate."""
+    roots = (ROOT, ROOT / "cqrepl", ROOT / "native" / "kernel" / "src")
+    for name in re.findall(r"`((?:\w+/)+\w+\.(?:py|rs))`", page.read_text()):
+        assert any((root / name).exists() for root in roots), f"{page.name}: {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_list_of_sections_has_all_of_them(page: Path) -> None:
+    text = page.read_text()
+    listed = re.findall(r"^\* \[(.+)\]\(#.+\)$", text, re.MULTILINE)
+    if listed:
+        assert listed == re.findall(r"^## (.+)$", text, re.MULTILINE)
+
+
 def anchors(page: Path) -> set[str]:
     """What a page's headings are called in links."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
