@@ -13,7 +13,7 @@ from cqrepl.cli.options import json_option, queue_argument
 @click.option("--deep", is_flag=True, help="Read every byte, not only what writers recorded.")
 @json_option
 def info(path: Path, deep: bool, as_json: bool) -> None:
-    """Show store files, locks, named tailers, and what is wrong.
+    """Show store files, locks, named tailers and other readers, sinks, and what is wrong.
 
     Takes no lock and changes nothing. Exits 4 if something is damaged.
     """

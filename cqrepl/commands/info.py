@@ -49,7 +49,8 @@ def _lines(info: QueueInfo) -> Iterator[str]:
     yield from _table([_file_cells(file) for file in info.files[hidden:]])
     yield from _table([_digest_cells(file) for file in info.files[hidden:] if file.sha256])
     yield from _table([_lock_cells(lock) for lock in info.locks])
-    yield from _table([_tailer_cells(tailer) for tailer in info.tailers])
+    yield from _table([_tailer_cells("tailer", each) for each in info.tailers])
+    yield from _table([_tailer_cells("reader", each) for each in info.readers])
     for name, index in info.marks.items():
         if index >= 0:
             yield f"mark  {name}  {format_index(index)}"
@@ -93,14 +94,8 @@ def info_json(info: QueueInfo) -> str:
             {"name": lock.name, "holder": lock.holder, "is_alive": lock.is_alive}
             for lock in info.locks
         ],
-        "tailers": [
-            {
-                "name": tailer.name,
-                "next_index": _index(tailer.next_index),
-                "cycles_behind": tailer.behind_cycles,
-            }
-            for tailer in info.tailers
-        ],
+        "tailers": [_tailer_fields(each) for each in info.tailers],
+        "readers": [_tailer_fields(each) for each in info.readers],
         "unproved_from": _index(info.unproved_from),
         "marks": {name: _mark(index) for name, index in info.marks.items()},
         "hosts": [
@@ -120,6 +115,14 @@ def info_json(info: QueueInfo) -> str:
         "findings": [_finding_fields(finding) for finding in info.findings],
     }
     return output.json_line(fields)
+
+
+def _tailer_fields(tailer: TailerState) -> dict[str, object]:
+    return {
+        "name": tailer.name,
+        "next_index": _index(tailer.next_index),
+        "cycles_behind": tailer.behind_cycles,
+    }
 
 
 def _promise(epochs: Epochs) -> dict[str, object] | None:
@@ -176,10 +179,10 @@ def _lock_cells(lock: LockState) -> tuple[str, ...]:
     return "lock", lock.name, f"held by process {lock.holder}, which is {state}"
 
 
-def _tailer_cells(tailer: TailerState) -> tuple[str, ...]:
+def _tailer_cells(kind: str, tailer: TailerState) -> tuple[str, ...]:
     behind = "" if not tailer.behind_cycles else plural(tailer.behind_cycles, "cycle") + " behind"
     place = format_index(tailer.next_index) if tailer.next_index else "the start"
-    return "tailer", tailer.name, place, behind
+    return kind, tailer.name, place, behind
 
 
 def _host_cells(host: HostState) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.syncedmark import store_synced
 from cqrepl.queue.format.index import cycle_of
+from cqrepl.queue.read.registration import Readers
 from cqrepl.queue.write.nextcycle import precreate
 from tests.support.goldens import unpack
 from tests.support.invoke import Invoke
@@ -141,6 +142,28 @@ def test_info_of_hosts(invoke: Invoke, tmp_path: Path) -> None:
     ]
     assert not [key for key in found["other_keys"] if key.endswith((".snt", ".idx"))]
     assert KEY_END_MAX <= found["keys_end"] < KEY_END_MAX + 32
+
+
+def test_info_of_registered_readers(invoke: Invoke, tmp_path: Path) -> None:
+    """They keep store files from `gc`."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5, 1: 3})
+    with Queue.open(path) as queue:
+        readers = Readers(queue.cycles)
+        readers.register("Copy-1", noon_index(sequence=2))
+        readers.register("new")
+        readers.register("gone")
+        readers.unregister("gone")
+    said = " ".join(invoke("info", path).stdout.split())
+    assert "reader Copy-1 0x4d4b00000002 1 cycle behind" in said
+    assert "reader new the start" in said
+    assert "gone" not in said
+    found = json.loads(invoke("info", path, "--json").stdout)
+    assert found["readers"] == [
+        {"name": "Copy-1", "next_index": "0x4d4b00000002", "cycles_behind": 1},
+        {"name": "new", "next_index": "0x0", "cycles_behind": 2},
+    ]
+    assert found["tailers"] == []
 
 
 def test_info_of_a_table_store_that_is_nearly_full(invoke: Invoke, tmp_path: Path) -> None:
