@@ -9,7 +9,6 @@ kept, and that its host led the queue then, by what the copy said.
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import trio
 
@@ -31,8 +30,6 @@ from cqrepl.testing.checker import (
 )
 from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost
 from cqrepl.testing.plan import SOURCE
-
-NO_EPOCH: Final = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,6 @@ def _template(format_: str) -> str:
 _MINUTE = 60_000
 _HOUR = 3_600_000
 WEEKLY: Final = RollCycle("WEEKLY", "YYYY'W'ww", 7 * _DAY_MS, 4096, 256, 259_200_000)
-DEFAULT_NAME: Final = "FAST_DAILY"
 # in the order in which Java tries them on a file name
 ROLL_CYCLES: Final = (
     RollCycle("FIVE_MINUTELY", "yyyyMMdd-HHmm'V'", 5 * _MINUTE, 2048, 256),

@@ -42,7 +42,6 @@ ENTRY: Final = struct.Struct("<5q")
 ROLL_CYCLE: Final = "FAST_DAILY"
 WAITING_BYTES_MAX: Final = 25_000 * ENTRY.size  # 1 MB; kept for a log that finds no room now
 _KEY: Final = "cqrepl.log"
-_NOTED: Final = 2  # place of the time of the acknowledgement
 _logger = logging.getLogger(__name__)
 
 
@@ -54,14 +53,6 @@ class LogKind(IntEnum):
 
     def __str__(self) -> str:
         return "acknowledgements" if self is LogKind.ACKNOWLEDGEMENTS else "appended excerpts"
-
-
-def ack_time(payload: memoryview) -> int | None:
-    """Nano time of an acknowledgement, for `seek_time`; None when it is no entry of the log."""
-    if len(payload) != ENTRY.size:
-        return None
-    noted_ns: int = ENTRY.unpack(payload)[_NOTED]
-    return noted_ns
 
 
 class EntryLog:

@@ -7,7 +7,6 @@ import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.read.timesearch import seek_time
-from cqrepl.replicator.queuestate.logs import ENTRY, ack_time
 from tests.support.reading import cycles_of
 from tests.support.samples import layout, noon_index, noon_path
 
@@ -112,15 +111,6 @@ def test_what_the_reader_raises_comes_through(path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         seek_time(cycles_of(path), 1, refuse)
-
-
-def test_the_log_of_acknowledgements_has_a_reader(path: Path) -> None:
-    with Queue.open_for_append(path, create=layout()) as queue:
-        entries = [ENTRY.pack(n, 0, 1000 + n, 1, 1) for n in range(50)]
-        queue.appender().append_at(ExcerptBatch.of(noon_index(), [*entries, b"other"]))
-    assert ack_time(memoryview(entries[7])) == 1007
-    assert ack_time(memoryview(b"other")) is None
-    assert seek_time(cycles_of(path), 1020, ack_time) == noon_index(sequence=20)
 
 
 def test_files_that_are_not_ready_are_passed_over(path: Path) -> None:
