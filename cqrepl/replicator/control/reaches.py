@@ -12,6 +12,8 @@ from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
@@ -55,24 +57,32 @@ def reaches_of(half: Source | Sink) -> Iterator[Reach]:
 
 def _of_source(source: Source) -> Iterator[Reach]:
     ends: dict[str, Index | None] = {}
+    for host_id, outgoing in _streams(source):
+        queue, marks = outgoing.queue, outgoing.marks
+        if queue.name not in ends:
+            ends[queue.name] = _end_of(queue)
+        end = ends[queue.name]
+        if end is not None:
+            held = marks.acknowledged if source.asks_ack(queue.name) else marks.sent
+            yield Reach(queue=queue.name, peer=host_id, held=held, end=end, shift=outgoing.shift)
+
+
+def _streams(source: Source) -> Iterator[tuple[int, Outgoing]]:
+    """Those that are on, each with the host that it goes to."""
     for host_id, (_, session) in source.endpoint.connections.items():
         for each in sessions_of(SourceSession, [session]):
             for outgoing in each.outgoing.values():
-                queue = outgoing.queue
-                if outgoing.tailer is None or outgoing.has_stopped:
-                    continue
-                if queue.name not in ends:
-                    queue.counters.drained()
-                    try:
-                        ends[queue.name] = queue.queue.last_index()
-                    except (QueueError, OSError):  # the connections meet the same, and say so
-                        ends[queue.name] = None
-                end, marks = ends[queue.name], outgoing.marks
-                if end is not None:
-                    held = marks.acknowledged if source.asks_ack(queue.name) else marks.sent
-                    yield Reach(
-                        queue=queue.name, peer=host_id, held=held, end=end, shift=outgoing.shift
-                    )
+                if outgoing.tailer is not None and not outgoing.has_stopped:
+                    yield host_id, outgoing
+
+
+def _end_of(queue: SourceQueue) -> Index | None:
+    """The last index; None where there is none, or where the queue cannot be read."""
+    queue.counters.drained()
+    try:
+        return queue.queue.last_index()
+    except (QueueError, OSError):  # the connections meet the same, and say so
+        return None
 
 
 def _of_copy(queue: SinkQueue) -> Iterator[Reach]:
