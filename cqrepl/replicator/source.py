@@ -41,6 +41,7 @@ from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
 from cqrepl.replicator.outgoing.sourceopener import SourceOpener
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.outgoing.toldtailers import TailerLooks
 from cqrepl.replicator.queuestate.descriptors import spare_descriptors
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
@@ -269,9 +270,9 @@ class Source:
 
     async def _have_tailers_moved(self, *, only_moving: bool) -> bool:
         """Tells all sinks; true where that was anything."""
-        has_moved = False
+        has_moved, looks = False, TailerLooks(all_names=self._shared.settings.all_tailers)
         for session in list(self._sessions()):
-            has_moved = session.tell_tailers(only_moving=only_moving) or has_moved
+            has_moved = session.tell_tailers(looks, only_moving=only_moving) or has_moved
             await trio.lowlevel.checkpoint()
         return has_moved
 

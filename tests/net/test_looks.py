@@ -20,11 +20,14 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.queue import Queue
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import Cycle
+from cqrepl.queue.format.tailerposition import TailerPosition
+from cqrepl.queue.read.tailerpositions import TailerPositions
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.outgoing import outgoingframes, worddesk
 from cqrepl.replicator.outgoing.outgoinglanes import OutgoingLanes
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.outgoing.toldtailers import TailerLooks
 from cqrepl.replicator.outgoing.worddesk import ROUND
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -95,14 +98,41 @@ async def test_one_tailer_that_moves(paths: dict[str, Path], tmp_path: Path) -> 
         with Queue.open(paths[LIVE]) as queue:
             tailer = queue.named_tailer(TAILER)
             # from here on nothing else runs: there is no wait
-            session.tell_tailers()
+            session.tell_tailers(TailerLooks(all_names=False))
             looks = [session.words.looks_at_tailers]
             for is_moved, only_moving in [(1, False), (1, True), (0, True), (0, True)]:
                 if is_moved:
                     tailer.move(noon_index(sequence=len(looks)))
-                assert session.tell_tailers(only_moving=only_moving) is bool(is_moved)
+                now = TailerLooks(all_names=False)
+                assert session.tell_tailers(now, only_moving=only_moving) is bool(is_moved)
                 looks.append(session.words.looks_at_tailers)
         assert [after - before for before, after in pairwise(looks)] == [COUNT, 1, 1, 0]
+
+
+async def test_tailers_are_looked_at_once_for_all_sinks(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = list[TailerPositions]()
+    look = TailerPositions.look
+
+    def counted(self: TailerPositions, *, all_names: bool) -> list[TailerPosition]:
+        looked.append(self)
+        return look(self, all_names=all_names)
+
+    async with joined(paths, tmp_path) as (source, _):
+        copies = {name: tmp_path / f"other-{name}" for name in NAMES}
+        connected = at(source.port)
+        async with serve_sink(copies, connect=connected, host_id=3, **BEATS) as other:
+            await eventually(lambda: all(committed(other, name) == LAST for name in NAMES))
+            with Queue.open(paths[LIVE]) as queue:
+                tailer = queue.named_tailer(TAILER)
+                monkeypatch.setattr(TailerPositions, "look", counted)
+                # from here on nothing else runs: there is no wait
+                now = TailerLooks(all_names=False)
+                tailer.move(noon_index(sequence=1))
+                found = sessions_of(SourceSession, source.endpoint.sessions)
+                assert [session.tell_tailers(now) for session in found] == [True, True]
+                assert len(looked) == len(set(looked)) == COUNT
 
 
 @pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")

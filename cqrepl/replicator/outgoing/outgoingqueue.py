@@ -2,7 +2,6 @@
 
 import logging
 import math
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
@@ -11,7 +10,7 @@ from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
-from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue import Tailer
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
@@ -22,7 +21,7 @@ from cqrepl.replicator.marks.counters import NOTHING
 from cqrepl.replicator.marks.hostmarks import HostMarks
 from cqrepl.replicator.outgoing.backcopy import BackCopyTarget
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
-from cqrepl.replicator.outgoing.toldtailers import ToldTailers
+from cqrepl.replicator.outgoing.toldtailers import TailerLooks, ToldTailers
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SourceLane
@@ -233,19 +232,19 @@ class Outgoing:
             told = min(told, self.marks.synced)
         return source.takes_levels and told < source.index_sent
 
-    def look_at_tailers(self, source: SourceHandler, *, all_names: bool) -> bool:
-        """Looks where named tailers stand; true where the sink does not know it.
+    def look_at_tailers(self, looks: TailerLooks) -> list[TailerPosition] | None:
+        """Where named tailers stand; None where there is nothing that a sink may have to hear."""
+        found = looks.of(self.queue.name, self.queue.queue)
+        return found if found or self._tailers.has_due else None
+
+    def note_tailers(self, source: SourceHandler, found: list[TailerPosition]) -> bool:
+        """They stand there now; true where the sink does not know it.
 
         Args:
             source: the core's half of the queue.
-            all_names: also names that do not begin `replicated:`.
+            found: of `look_at_tailers`.
         """
-        if not source.takes_tailers:
-            return False
-        found: list[TailerPosition] = []
-        with suppress(QueueError, OSError):  # those who need the table store say so
-            found = self.queue.queue.tailer_positions.look(all_names=all_names)
-        return self._tailers.note(found)
+        return source.takes_tailers and self._tailers.note(found)
 
     def tell_tailers(self, source: SourceHandler) -> bool:
         """Tells the sink what was found, up to what it was sent; true where that is anything.

@@ -36,6 +36,7 @@ from cqrepl.replicator.outgoing.resenddesk import ResendDesk
 from cqrepl.replicator.outgoing.returndesk import ReturnDesk
 from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue, SourceShared
+from cqrepl.replicator.outgoing.toldtailers import TailerLooks
 from cqrepl.replicator.outgoing.worddesk import WordDesk
 from cqrepl.replicator.queuestate.logs import acknowledgement_entry
 from cqrepl.replicator.queuestate.pause import is_passing
@@ -209,7 +210,8 @@ class SourceSession:
         self._offers.offer_late(name)
 
     def drain(self) -> None:
-        self.tell_tailers()  # as far as its excerpts were sent
+        looks = TailerLooks(all_names=self._shared.settings.all_tailers)
+        self.tell_tailers(looks)  # as far as its excerpts were sent
         self._is_draining = True
         self._offers.end()
         self._end_audited()
@@ -417,16 +419,16 @@ class SourceSession:
         """Something may have come of a queue that its sink is to hear."""
         self.words.touch(name)
 
-    def tell_tailers(self, *, only_moving: bool = False) -> bool:
+    def tell_tailers(self, looks: TailerLooks, *, only_moving: bool = False) -> bool:
         """Tells this sink where named tailers stand; true where one has moved.
 
         Args:
+            looks: for all sinks.
             only_moving: of those queues only where one has moved the last time.
         """
         if not self.words.has_tailers(only_moving=only_moving):
             return False
-        all_names = self._shared.settings.all_tailers
-        return self.words.tell_tailers(self.catch_up, all_names=all_names, only_moving=only_moving)
+        return self.words.tell_tailers(self.catch_up, looks, only_moving=only_moving)
 
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:
         return self._connection.source(each.cid).offer

@@ -6,12 +6,39 @@ go, and only then the next one is looked at; else none would ever go. One that l
 place, as the reader has gone back.
 
 The first time on each connection all names are told: what the copy kept may be older, or nothing.
+
+Most queues have no named tailer that goes to copies, and a queue may have many sinks: so each is
+looked at once for all of them, and where nothing is found no sink is asked for.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from cqrepl.protocol.source import SourceHandler
+from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.format.tailerposition import TailerPosition
+
+
+class TailerLooks:
+    """Where the named tailers of queues stand, each looked at when it is first asked for.
+
+    Args:
+        all_names: also names that do not begin `replicated:`.
+    """
+
+    def __init__(self, *, all_names: bool) -> None:
+        self._all_names = all_names
+        self._found: dict[str, list[TailerPosition]] = {}
+
+    def of(self, name: str, queue: Queue) -> list[TailerPosition]:
+        """Those of one queue, which has this name at its source."""
+        found = self._found.get(name)
+        if found is None:
+            found = []
+            with suppress(QueueError, OSError):  # those who need the table store say so
+                found = queue.tailer_positions.look(all_names=self._all_names)
+            self._found[name] = found
+        return found
 
 
 class ToldTailers:
@@ -20,6 +47,11 @@ class ToldTailers:
     def __init__(self) -> None:
         self._told: dict[str, TailerPosition] = {}
         self._due: dict[str, TailerPosition] = {}
+
+    @property
+    def has_due(self) -> bool:
+        """True while a position waits for the excerpts before it."""
+        return bool(self._due)
 
     def note(self, found: Iterable[TailerPosition]) -> bool:
         """They stand there now; true where there is anything to tell."""

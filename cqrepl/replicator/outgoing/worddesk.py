@@ -11,7 +11,7 @@ each time, in turn. What that leaves, as what a program
 of the sink takes later still, is met by a round: some others, in turn, are looked at each time.
 
 Readers of any process move named tailers, and nothing tells of it. All queues are looked at once a
-second for that, and those where one has moved, ten times a second.
+second for that, once for all of their sinks, and those where one has moved, ten times a second.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +24,7 @@ from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
+from cqrepl.replicator.outgoing.toldtailers import TailerLooks
 
 ROUND: Final = 8  # queues that nothing is known to have touched, looked at each time
 BEHIND_ROUND: Final = 64  # the same for those that are behind, and nothing has touched since
@@ -119,22 +120,25 @@ class WordDesk:
         return any(each.takes_tailers for each in streams)
 
     def tell_tailers(
-        self, catch_up: Callable[[], None], *, all_names: bool, only_moving: bool
+        self, catch_up: Callable[[], None], looks: TailerLooks, *, only_moving: bool
     ) -> bool:
         """Tells this sink where named tailers stand; true where one has moved.
 
         Args:
             catch_up: has counted what lanes have sent, before anything is told.
-            all_names: also names that do not begin `replicated:`.
+            looks: for all sinks.
             only_moving: of those queues only where one has moved the last time.
         """
         moved: list[tuple[str, Outgoing, SourceHandler]] = []
         for name in self._looked_at(only_moving=only_moving):
-            each = self._stream(name)
-            if each is not None:
-                self.looks_at_tailers += 1
+            each = self._streams.get(name)
+            if each is None:
+                continue
+            self.looks_at_tailers += 1
+            found = each.look_at_tailers(looks)
+            if found is not None and self._stream(name) is each:
                 source = self._connection.source(each.cid)
-                if each.look_at_tailers(source, all_names=all_names):
+                if each.note_tailers(source, found):
                     moved.append((name, each, source))
         if moved:
             catch_up()
