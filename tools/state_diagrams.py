@@ -49,6 +49,12 @@ TABLES: Final[Mapping[str, Table]] = {
     "outgoing queues": Table(
         moves=states.OUTGOING_MOVES, states=states.OutgoingState, names=states.OutgoingMove
     ),
+    "source's lanes": Table(
+        moves=states.SOURCE_LANE_MOVES, states=states.SourceLaneState, names=states.SourceLaneMove
+    ),
+    "sink's lanes": Table(
+        moves=states.SINK_LANE_MOVES, states=states.SinkLaneState, names=states.SinkLaneMove
+    ),
 }
 
 

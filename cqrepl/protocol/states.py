@@ -2,7 +2,9 @@
 
 Handlers look their moves up here. A move that is not in the table is an error: the caller's when
 our own side asked for it, the peer's when a message did. So do those who share a connection's
-socket, of which the peer sees nothing: the tables say who may receive and send.
+socket, of which the peer sees nothing: the tables say who may receive and send. What native lanes
+do is decided in the crate, by the same tables (`native/kernel/src/live/lane_moves.rs`), and held
+against these here when a live pump is back.
 """
 
 from collections.abc import Mapping
@@ -113,6 +115,51 @@ class OutgoingMove(Enum):
     TAKE_BACK = auto()
 
 
+class SourceLaneState(Enum):
+    """A native lane of a queue that goes out, in one live pump after the other."""
+
+    KEPT = auto()  # no pump has it, and the next one may go on with it
+    LIVE = auto()  # a pump has it, and frames what appears
+    BEHIND = auto()  # there was more than could be sent at the last look: live ones go first
+    FOR_TAILER = auto()  # a pump has it and frames no more: the tailer has to look what is there
+    LET_GO = auto()  # its file is not mapped any more
+
+
+class SourceLaneMove(Enum):
+    """What moves a lane of a queue that goes out."""
+
+    LEND = auto()  # a pump gets it, as one that may have nothing to catch up with
+    LEND_BEHIND = auto()  # a pump gets it, as one that had more than could be sent
+    FALL_BEHIND = auto()  # there was more than could be sent
+    COME_UP = auto()  # all that was there is sent
+    MEET_OTHER = auto()  # the end of a file, or what contradicts the walk
+    COME_BACK = auto()  # the pump is back
+    LET_GO = auto()  # its file is not needed any more
+
+
+class SinkLaneState(Enum):
+    """A native lane of a queue that comes in, in one live pump after the other."""
+
+    KEPT = auto()  # no pump has it
+    QUIET = auto()  # a pump has it, and what was stored is acknowledged, or is not to be
+    DUE = auto()  # a pump has it, and holds an acknowledgement back
+    REFUSED = auto()  # a pump has it and stores no more: the pen refuses what has come
+    REFUSED_DUE = auto()  # the same, and an acknowledgement is held back
+    LOST = auto()  # the connection broke while a pump had it
+
+
+class SinkLaneMove(Enum):
+    """What moves a lane of a queue that comes in."""
+
+    LEND = auto()  # a pump gets it
+    STORE = auto()  # the first excerpts behind an acknowledgement are stored
+    ACKNOWLEDGE = auto()  # what was stored is acknowledged, or the source asks for no word of it
+    DISOWN = auto()  # what was stored is in a file without a name: it is never acknowledged
+    REFUSE = auto()  # the pen refuses
+    COME_BACK = auto()  # the pump is back
+    LOSE = auto()  # the connection breaks
+
+
 _C, _CM = ConnectionState, ConnectionMove
 CONNECTION_MOVES: Final[Mapping[tuple[ConnectionState, ConnectionMove], ConnectionState]] = {
     (_C.WAITING, _CM.UBER_ACCEPTED): _C.OPEN,
@@ -164,6 +211,33 @@ OUTGOING_MOVES: Final[Mapping[tuple[OutgoingState, OutgoingMove], OutgoingState]
     (_O.LEFT, _OM.LEND): _O.LENT,
     (_O.LENT, _OM.COME_BACK): _O.LEFT,
     (_O.LEFT, _OM.TAKE_BACK): _O.WRITER,
+}
+
+_L, _LM = SourceLaneState, SourceLaneMove
+SOURCE_LANE_MOVES: Final[Mapping[tuple[SourceLaneState, SourceLaneMove], SourceLaneState]] = {
+    (_L.KEPT, _LM.LEND): _L.LIVE,
+    (_L.KEPT, _LM.LEND_BEHIND): _L.BEHIND,
+    (_L.LIVE, _LM.FALL_BEHIND): _L.BEHIND,
+    (_L.BEHIND, _LM.COME_UP): _L.LIVE,
+    (_L.LIVE, _LM.MEET_OTHER): _L.FOR_TAILER,
+    (_L.BEHIND, _LM.MEET_OTHER): _L.FOR_TAILER,
+    **{(state, _LM.COME_BACK): _L.KEPT for state in (_L.LIVE, _L.BEHIND, _L.FOR_TAILER)},
+    (_L.KEPT, _LM.LET_GO): _L.LET_GO,
+}
+
+_I, _IM = SinkLaneState, SinkLaneMove
+SINK_LANE_MOVES: Final[Mapping[tuple[SinkLaneState, SinkLaneMove], SinkLaneState]] = {
+    (_I.KEPT, _IM.LEND): _I.QUIET,
+    (_I.QUIET, _IM.STORE): _I.DUE,
+    (_I.DUE, _IM.ACKNOWLEDGE): _I.QUIET,
+    (_I.DUE, _IM.DISOWN): _I.QUIET,
+    (_I.QUIET, _IM.REFUSE): _I.REFUSED,
+    (_I.DUE, _IM.REFUSE): _I.REFUSED_DUE,
+    (_I.REFUSED_DUE, _IM.ACKNOWLEDGE): _I.REFUSED,
+    (_I.REFUSED_DUE, _IM.DISOWN): _I.REFUSED,
+    (_I.QUIET, _IM.COME_BACK): _I.KEPT,
+    (_I.REFUSED, _IM.COME_BACK): _I.KEPT,
+    **{(state, _IM.LOSE): _I.LOST for state in (_I.QUIET, _I.DUE, _I.REFUSED, _I.REFUSED_DUE)},
 }
 
 State = TypeVar("State", bound=Enum)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
+from cqrepl.net.lanemoves import SINK_LANES
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
@@ -82,6 +83,7 @@ class SinkLanes:
             if queue.owner is owner and queue.stop is None:
                 self.tell_all(handler, queue)
         self._act_on_waiting()
+        SINK_LANES.check(lane for _, _, lane in lanes)
 
     def has(self, name: str) -> bool:
         """True while the live pump, or a thread that makes room, writes to the files of a queue."""

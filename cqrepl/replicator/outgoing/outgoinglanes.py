@@ -20,6 +20,7 @@ import trio
 from cqrepl.kernel import live
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.memory import WatchedWord
+from cqrepl.net.lanemoves import SOURCE_LANES
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
@@ -127,6 +128,7 @@ class OutgoingLanes:
                 each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
             if each.kept is not kept:  # its queue was closed, or its file is another one by now
                 kept.let_go()
+        SOURCE_LANES.check(kept.lane for _, kept in lent)
 
     def _lane(self, each: Outgoing, tailer: Tailer) -> KeptLane | None:
         assert self._owner is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 
 from cqrepl.kernel.memory import WatchedWord
+from cqrepl.net.lanemoves import SOURCE_LANES
 from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
@@ -54,6 +55,7 @@ class KeptLane:
         """No live pump has it, and none gets it any more."""
         with RECORD_LOCK_GUARD:  # a mapping has a descriptor of the file, and may go with this
             self.lane.let_go()
+        SOURCE_LANES.check([self.lane])
 
 
 class _Rest(NamedTuple):

@@ -13,6 +13,7 @@ use cqrepl_kernel::batch::frames::Scan;
 use cqrepl_kernel::batch::runs::{self, RunHead, HEAD_BYTES};
 use cqrepl_kernel::live::board::{Bell, Board};
 use cqrepl_kernel::live::found_runs::{File, FoundRuns};
+use cqrepl_kernel::live::lane_moves::LaneMoves;
 use cqrepl_kernel::live::recorded::{Recorded, SequenceWord, Slots};
 use cqrepl_kernel::live::source_lane::{LanePlace, Look, Sent, SourceLane};
 use cqrepl_kernel::mem::{Source, Target};
@@ -135,6 +136,7 @@ fuzz_target!(|input: Input| {
             row: &row,
             budget: None,
             has_much: &AtomicBool::new(false),
+            moves: &LaneMoves::new(),
             room_low: (0, 0),
         };
         let (mut stream, mut out, mut apart) =

@@ -17,6 +17,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use cqrepl_kernel::live::acks::{self, Body};
 use cqrepl_kernel::live::board::{Bell, Board, Row, APPENDED, LEVELS, NOTHING};
 use cqrepl_kernel::live::control::Control;
+use cqrepl_kernel::live::lane_moves::{LaneMoves, SourceLaneMove};
 use cqrepl_kernel::live::others::document_end;
 use cqrepl_kernel::live::pauser::{Pauser, Pausing};
 use cqrepl_kernel::live::pump::{run, Lanes, Room};
@@ -223,6 +224,9 @@ fn hear_stream(input: &mut Unstructured) -> Result<()> {
     peer.write_all(&stream[received..]).expect("room in the socket");
     peer.shutdown(Shutdown::Write).expect("it is open");
     let has_much = [AtomicBool::new(false), AtomicBool::new(true)];
+    let moves = [LaneMoves::new(), LaneMoves::new()];
+    moves[0].make(SourceLaneMove::Lend);
+    moves[1].make(SourceLaneMove::LendBehind);
     let lanes: Vec<SourceLane> = (0..LANES)
         .map(|nth| SourceLane {
             store: Source::from(&*begun[nth].store),
@@ -236,6 +240,7 @@ fn hear_stream(input: &mut Unstructured) -> Result<()> {
             row: &rows[nth],
             budget: has_budget.then_some(&budget),
             has_much: &has_much[nth],
+            moves: &moves[nth],
             room_low: (4, 4),
         })
         .collect();
@@ -253,6 +258,7 @@ fn hear_stream(input: &mut Unstructured) -> Result<()> {
     assert!(!is_silent || (said.is_empty() && rest.unsent.is_empty()));
     retake(&stream[..stream.len() - left.len()], &control.take_handed(), &mut begun);
     for (nth, sent) in noted.into_iter().enumerate() {
+        moves[nth].make(SourceLaneMove::ComeBack);
         begun[nth].check(&sent.into_inner().expect("no thread has panicked"), &rows[nth]);
     }
     Ok(())

@@ -15,6 +15,7 @@ use cqrepl_kernel::append::pen::PenPlace;
 use cqrepl_kernel::batch::frames::{Frames, Framing, Scan};
 use cqrepl_kernel::batch::runs::{self, RunHead, HEAD_BYTES};
 use cqrepl_kernel::live::control::Control;
+use cqrepl_kernel::live::lane_moves::{LaneMoves, SinkLaneMove};
 use cqrepl_kernel::live::others::document_end;
 use cqrepl_kernel::live::pauser::{Pauser, Pausing};
 use cqrepl_kernel::live::pump::{run, Lanes, Rest, Room};
@@ -185,6 +186,7 @@ fn pump(
         position: (FIRST as i64).into(),
         ..PenPlace::default()
     });
+    let moves = [LaneMoves::new(), LaneMoves::new()];
     let mut lanes = Vec::new();
     for (nth, files) in files.iter_mut().enumerate() {
         lanes.push(SinkLane {
@@ -196,13 +198,18 @@ fn pump(
             is_logged: nth == 0,
             stored: &noted[nth],
             due: None,
+            moves: &moves[nth],
         });
+        moves[nth].make(SinkLaneMove::Lend);
     }
     let lanes = Lanes { sources: &[], sinks: &mut lanes, waited: &[] };
     let (pauser, before) = (Pauser::new(Pausing::Balanced, true), &stream[..received]);
     let Ok(rest) = run(ours.as_fd(), &control, lanes, pauser, slice, before, room) else {
         return Ok(None); // the fault is a payload of less than no bytes
     };
+    for lane in &moves {
+        lane.make(SinkLaneMove::ComeBack); // nothing is left to acknowledge
+    }
     let (mut unread, mut sent) = (Vec::new(), Vec::new());
     ours.read_to_end(&mut unread).expect("it has an end");
     drop(ours);

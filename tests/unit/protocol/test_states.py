@@ -1,5 +1,5 @@
 """The tables of states, and the picture of each. `test_moves` drives the handlers by them, and
-`tests/net/test_socket_turns` those who share a socket."""
+`tests/net/test_socket_turns` those who share a socket, `tests/net/test_lane_moves` native lanes."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -10,17 +10,23 @@ import pytest
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
     OUTGOING_MOVES,
+    SINK_LANE_MOVES,
     SINK_MOVES,
     SOCKET_MOVES,
+    SOURCE_LANE_MOVES,
     SOURCE_MOVES,
     ConnectionMove,
     ConnectionState,
     OutgoingMove,
     OutgoingState,
+    SinkLaneMove,
+    SinkLaneState,
     SinkMove,
     SinkState,
     SocketMove,
     SocketState,
+    SourceLaneMove,
+    SourceLaneState,
     SourceMove,
     SourceState,
 )
@@ -34,8 +40,11 @@ TABLES: dict[str, tuple[Table, type[Enum], type[Enum]]] = {
     "sink": (SINK_MOVES, SinkState, SinkMove),
     "socket": (SOCKET_MOVES, SocketState, SocketMove),
     "outgoing queues": (OUTGOING_MOVES, OutgoingState, OutgoingMove),
+    "source's lanes": (SOURCE_LANE_MOVES, SourceLaneState, SourceLaneMove),
+    "sink's lanes": (SINK_LANE_MOVES, SinkLaneState, SinkLaneMove),
 }
-ENDLESS = {"outgoing queues"}  # they go round for as long as the connection lasts
+# they go round for as long as the connection lasts
+ENDLESS = {"outgoing queues", "source's lanes", "sink's lanes"}
 ENDING = {name: table for name, table in TABLES.items() if name not in ENDLESS}
 COLUMNS = ("table", "states", "moves")
 EACH = pytest.mark.parametrize(COLUMNS, TABLES.values(), ids=TABLES)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::live::acks::{self, Body};
 use crate::live::control::{receive_some, Control, Heard, PumpError};
+use crate::live::lane_moves::SinkLaneMove;
 use crate::live::others::{changes_nothing, document_end};
 use crate::live::sink_lane::{Next, SinkLane};
 use crate::live::source_lane::SourceLane;
@@ -123,7 +124,10 @@ impl Inflow {
                 }
                 Next::Cut => Some(cut),
                 Next::Other => self.hand_over(start, cut, control),
-                Next::Unusual => Some(Behind::Other),
+                Next::Unusual => {
+                    lane.moves.make(SinkLaneMove::Refuse);
+                    Some(Behind::Other)
+                }
             });
         }
         let nth = addressed(sources, |lane| lane.cid_document, self.likely_source, data);

@@ -8,6 +8,7 @@
 //! found_runs   runs that a lane has found, for the lanes of the same file to other sinks
 //! recorded     what writers recorded, which a source's lane is held against before anything is sent
 //! sink_lane    one queue that comes in: frames become excerpts
+//! lane_moves   the states of both kinds of lanes, and the moves that one has made
 //! stored_bell  tells a thread what was stored, with no event loop on the way
 //! others       what comes besides, and whether the pump can run on meanwhile
 //! acks         acknowledgements, as a sink writes them and a source takes them in
@@ -24,6 +25,7 @@ pub mod board;
 pub mod control;
 pub mod found_runs;
 pub mod inflow;
+pub mod lane_moves;
 pub mod others;
 pub mod outflow;
 pub mod pauser;

@@ -10,11 +10,11 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::batch::apart::Apart;
 use crate::live::control::send_parts;
+use crate::live::lane_moves::SourceLaneMove;
 use crate::live::source_lane::{Look, SourceLane};
 use crate::live::token_bucket::TokenBucket;
 use crate::mem::fault::Fault;
@@ -89,11 +89,12 @@ impl<'a> Outflow<'a> {
                     return Ok(false); // the next time another lane is first
                 }
                 let Some(lane) = lanes.get(nth) else { continue };
-                if lane.has_much.load(Ordering::Relaxed) != of_much {
+                if lane.is_behind() != of_much {
                     continue;
                 }
                 let before = self.bytes();
                 if self.frame_lane(lane, of_much)? {
+                    lane.moves.make(SourceLaneMove::MeetOther);
                     return Ok(true);
                 }
                 let has_framed = self.bytes() > before;
@@ -102,7 +103,9 @@ impl<'a> Outflow<'a> {
                 }
                 let is_left = self.bucket.is_some() && lane.has_more();
                 let is_much = self.is_full() || (is_left && (has_framed || of_much));
-                lane.has_much.store(is_much, Ordering::Relaxed);
+                if is_much != of_much {
+                    lane.change_behind(is_much);
+                }
             }
         }
         Ok(false)

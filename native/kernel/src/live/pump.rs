@@ -17,7 +17,6 @@
 //! the last acknowledgement is kept.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -279,9 +278,8 @@ impl Pump<'_, '_> {
     /// find it.
     fn opens_at(&mut self) -> Option<Instant> {
         let (sources, waited) = (self.lanes.sources, self.lanes.waited);
-        let has_much = |lane: &SourceLane| lane.has_much.load(Ordering::Relaxed);
         // what comes of a queue without a lane would be live
-        self.outflow.opens_at(waited.is_empty() && sources.iter().all(has_much))
+        self.outflow.opens_at(waited.is_empty() && sources.iter().all(SourceLane::is_behind))
     }
 
     /// When the pump is to act though nothing comes.

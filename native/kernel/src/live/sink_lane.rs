@@ -13,6 +13,7 @@ use crate::batch::runs::{MeasuredRuns, RunHead, HEAD_BYTES};
 use crate::live::acks;
 use crate::live::board::{APPENDED, LEVELS, NOTHING};
 use crate::live::control::{locked, PumpError};
+use crate::live::lane_moves::{LaneMoves, SinkLaneMove, SinkLaneState};
 use crate::live::others::document_end;
 use crate::live::stored_bell::StoredBell;
 use crate::mem::Source;
@@ -72,6 +73,8 @@ pub struct SinkLane<'a> {
     pub stored: &'a Mutex<Stored>,
     /// The index and the nano time that are to be acknowledged.
     pub due: Option<(i64, i64)>,
+    /// In which state it is.
+    pub moves: &'a LaneMoves<SinkLaneState>,
 }
 
 /// What a lane has done with the bytes that begin with its cid document.
@@ -177,7 +180,9 @@ impl SinkLane<'_> {
         let now_ns = if self.is_logged { monotonic_ns() } else { 0 };
         let index_last = index_first + count as i64 - 1;
         debug_assert!(self.due.is_none_or(|(index, _)| index < index_first));
-        self.due = Some((index_last, ns));
+        if self.due.replace((index_last, ns)).is_none() {
+            self.moves.make(SinkLaneMove::Store);
+        }
         let mut noted = locked(self.stored);
         noted.excerpts += count as i64;
         noted.bytes += bytes;
@@ -195,11 +200,15 @@ impl SinkLane<'_> {
     /// were reached of what was acknowledged. What a removed file holds is
     /// lost: the next append finds that out, or who watches the names of the files.
     pub fn acknowledge(&mut self, documents: &mut Vec<u8>) {
-        let due = self.due.take().filter(|_| self.is_acknowledged);
         let mut stored = locked(self.stored);
-        if let Some((index, ns)) = due.filter(|_| self.pen.is_file_whole()) {
-            acks::write(documents, self.cid_document, APPENDED, index, ns);
-            stored.acknowledged = stored.acknowledged.max(index);
+        if let Some((index, ns)) = self.due.take() {
+            let is_lost = self.is_acknowledged && !self.pen.is_file_whole();
+            let made = if is_lost { SinkLaneMove::Disown } else { SinkLaneMove::Acknowledge };
+            self.moves.make(made);
+            if self.is_acknowledged && !is_lost {
+                acks::write(documents, self.cid_document, APPENDED, index, ns);
+                stored.acknowledged = stored.acknowledged.max(index);
+            }
         }
         for level in APPENDED + 1..LEVELS {
             if let Some(index) = stored.to_say(level) {

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use crate::append::clock::monotonic_ns;
@@ -21,6 +21,7 @@ use crate::batch::runs::{self, Growing, RunHead};
 use crate::live::board::{Row, APPENDED};
 use crate::live::control::locked;
 use crate::live::found_runs::{File, FoundRun, FoundRuns};
+use crate::live::lane_moves::{LaneMoves, SourceLaneMove, SourceLaneState};
 use crate::live::recorded::{Certain, Recorded, Says, WalkCheck};
 use crate::live::send_budget::SendBudget;
 use crate::mem::fault::{self, push, Fault};
@@ -118,6 +119,8 @@ pub struct SourceLane<'a> {
     /// True when it has filled the buffer when it was looked at last, or used up the tokens: others
     /// go first.
     pub has_much: &'a AtomicBool,
+    /// In which state it is.
+    pub moves: &'a LaneMoves<SourceLaneState>,
     /// With less room than this, the pump comes back with acknowledgements at once.
     pub room_low: (i64, i64),
 }
@@ -268,6 +271,18 @@ impl<'a> SourceLane<'a> {
     fn room(&self, place: &LanePlace) -> i64 {
         let room = self.budget.map_or(i64::MAX, |budget| budget.room(place.held));
         room.min(place.room_excerpts)
+    }
+
+    /// True when there was more than could be sent when it was looked at last.
+    pub fn is_behind(&self) -> bool {
+        self.has_much.load(Ordering::Relaxed)
+    }
+
+    /// Whether there was is another thing than before.
+    pub fn change_behind(&self, is_behind: bool) {
+        self.has_much.store(is_behind, Ordering::Relaxed);
+        let made = if is_behind { SourceLaneMove::FallBehind } else { SourceLaneMove::ComeUp };
+        self.moves.make(made);
     }
 
     /// True when an excerpt stands where the lane is.

@@ -6,6 +6,7 @@ use crate::mem::PyFileMap;
 use crate::python::atomic_words::PyAtomicWords;
 use crate::python::board_classes::{PyBell, PyBoard, PyBoardRow};
 use crate::python::functions;
+use crate::python::lane_tables;
 use crate::python::live_classes::{
     self, PyFoundRuns, PyLiveControl, PyQueueRuns, PySendBudget, PySinkLane, PySourceLane,
     PyStoredBell,
@@ -14,7 +15,7 @@ use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 23;
+const INTERFACE: u32 = 24;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -53,5 +54,6 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyQueueRuns>()?;
     module.add_class::<PyStoredBell>()?;
     module.add_class::<PySinkLane>()?;
+    module.add_function(wrap_pyfunction!(lane_tables::lane_tables, module)?)?;
     module.add_function(wrap_pyfunction!(live_classes::run_live, module)?)
 }

@@ -13,6 +13,9 @@ use pyo3::types::PyBytes;
 use crate::live::board::Row;
 use crate::live::control::{locked, Control, PumpError};
 use crate::live::found_runs::{File, FoundRuns};
+use crate::live::lane_moves::{
+    LaneMoves, SinkLaneMove, SinkLaneState, SourceLaneMove, SourceLaneState,
+};
 use crate::live::pauser::{self, Pauser, Pausing};
 use crate::live::pump::{self, Lanes, Room};
 use crate::live::recorded::{Recorded, SequenceWord, Slots};
@@ -183,6 +186,7 @@ pub struct PySourceLane {
     row: Row,
     budget: Option<Arc<SendBudget>>,
     has_much: AtomicBool,
+    moves: LaneMoves<SourceLaneState>,
     room_low: Mutex<(i64, i64)>,
 }
 
@@ -252,6 +256,7 @@ impl PySourceLane {
             row: row.0.clone(),
             budget: budget.map(|budget| Arc::clone(&budget.0)),
             has_much: AtomicBool::new(has_much),
+            moves: LaneMoves::new(),
             room_low: Mutex::new(half(room)),
         })
     }
@@ -279,7 +284,21 @@ impl PySourceLane {
     /// Lets go of the mapped file. The caller guards the record locks of the file, as that may close
     /// a descriptor of it. Nothing while a pump has the lane.
     fn let_go(&self) {
-        *locked(&self.store) = None;
+        if locked(&self.store).take().is_some() {
+            self.moves.make(SourceLaneMove::LetGo);
+        }
+    }
+
+    /// The place of its state among those of `cqrepl.protocol.states.SourceLaneState`.
+    #[getter]
+    fn state(&self) -> u8 {
+        self.moves.nth()
+    }
+
+    /// The moves that it has made since the last call, as a bit for each pair of a state and a move:
+    /// the place of the state, times the number of moves, and the place of the move.
+    fn take_moves(&self) -> u64 {
+        self.moves.take()
     }
 
     /// The position of the next header.
@@ -350,6 +369,9 @@ impl<'l> Lent<'l> {
             let store = locked(&lane.store).take();
             lent.stores.push(store.ok_or(Fault::Value("expected a lane that no other pump has"))?);
             lent.lanes.push(lane);
+            let is_behind = lane.has_much.load(Ordering::Relaxed);
+            let made = if is_behind { SourceLaneMove::LendBehind } else { SourceLaneMove::Lend };
+            lane.moves.make(made);
         }
         Ok(lent)
     }
@@ -363,6 +385,7 @@ impl<'l> Lent<'l> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         for (lane, store) in self.lanes.iter().zip(self.stores.drain(..)) {
+            lane.moves.make(SourceLaneMove::ComeBack);
             *locked(&lane.store) = Some(store);
         }
     }
@@ -382,6 +405,7 @@ impl PySourceLane {
             row: &self.row,
             budget: self.budget.as_deref(),
             has_much: &self.has_much,
+            moves: &self.moves,
             room_low: *locked(&self.room_low),
         }
     }
@@ -426,6 +450,7 @@ pub struct PySinkLane {
     is_acknowledged: bool,
     is_logged: bool,
     stored: Mutex<Stored>,
+    moves: LaneMoves<SinkLaneState>,
 }
 
 #[pymethods]
@@ -444,7 +469,27 @@ impl PySinkLane {
         has_runs: bool,
     ) -> Self {
         let stored = Mutex::new(Stored::after(acknowledged));
-        PySinkLane { pen, cid_document, payload_max, has_runs, is_acknowledged, is_logged, stored }
+        PySinkLane {
+            pen,
+            cid_document,
+            payload_max,
+            has_runs,
+            is_acknowledged,
+            is_logged,
+            stored,
+            moves: LaneMoves::new(),
+        }
+    }
+
+    /// The place of its state among those of `cqrepl.protocol.states.SinkLaneState`.
+    #[getter]
+    fn state(&self) -> u8 {
+        self.moves.nth()
+    }
+
+    /// The moves that it has made since the last call, as `SourceLane.take_moves`.
+    fn take_moves(&self) -> u64 {
+        self.moves.take()
     }
 
     /// How many excerpts and bytes were stored since the last call, and their entries for a log.
@@ -487,7 +532,38 @@ impl PySinkLane {
             is_logged: self.is_logged,
             stored: &self.stored,
             due: None,
+            moves: &self.moves,
         })
+    }
+}
+
+/// The lanes of a sink that a pump has.
+struct LentSinks<'l> {
+    lanes: Vec<&'l PySinkLane>,
+    /// False until the pump is back, with nothing left to acknowledge.
+    is_back: bool,
+}
+
+impl<'l> LentSinks<'l> {
+    fn of(sinks: &'l [Py<PySinkLane>]) -> Self {
+        let lanes: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
+        for lane in &lanes {
+            lane.moves.make(SinkLaneMove::Lend);
+        }
+        LentSinks { lanes, is_back: false }
+    }
+
+    fn lanes(&self) -> Result<Vec<SinkLane<'l>>, Fault> {
+        self.lanes.iter().map(|lane| lane.lane()).collect()
+    }
+}
+
+impl Drop for LentSinks<'_> {
+    fn drop(&mut self) {
+        let made = if self.is_back { SinkLaneMove::ComeBack } else { SinkLaneMove::Lose };
+        for lane in &self.lanes {
+            lane.moves.make(made);
+        }
     }
 }
 
@@ -518,8 +594,8 @@ pub fn run_live<'py>(
         Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 3"))?;
     let lent = Lent::of(&sources)?;
     let sources = lent.lanes();
-    let sinks: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
-    let mut sinks = sinks.iter().map(|lane| lane.lane()).collect::<Result<Vec<_>, Fault>>()?;
+    let mut lent_sinks = LentSinks::of(&sinks);
+    let mut sinks = lent_sinks.lanes()?;
     let waited = waited.as_ref().map(|looks| looks.get().words()).unwrap_or_default();
     let for_runs = if sinks.iter().any(|lane| lane.has_runs) { RUN_ROOM_BYTES } else { 0 };
     let room = Room {
@@ -534,6 +610,7 @@ pub fn run_live<'py>(
         let lanes = Lanes { sources: &sources, sinks: &mut sinks, waited: &waited };
         pump::run(socket, control, lanes, pauser, slice, received, room)
     })?;
+    lent_sinks.is_back = true;
     let (unsent, left) = (PyBytes::new(py, &rest.unsent), PyBytes::new(py, &rest.received));
     Ok((rest.ended as u8, unsent, left, rest.heard.ago_ns()))
 }

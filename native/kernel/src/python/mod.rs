@@ -6,6 +6,7 @@
 //! atomic_words   words that processes share
 //! pen_class      the pen
 //! board_classes  how far each host is, and threads that wait for that
+//! lane_tables    the states of lanes, and the moves between them
 //! live_classes   the live pumps, and what they share with the event loop
 //! word_looks     a look at words, again and again, until one changes
 //! ```
@@ -14,6 +15,7 @@ mod atomic_words;
 mod board_classes;
 mod extension;
 mod functions;
+mod lane_tables;
 mod live_classes;
 mod pen_class;
 mod word_looks;
