@@ -44,6 +44,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.kernel.batch import FindStop, lay_excerpts
+from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.maker import make_file, take_precreated
 from cqrepl.queue.files.orphanfile import check_unfinished
@@ -374,10 +375,9 @@ def _length_for(end: int) -> int:
 def _put_aside(path: Path, start: int) -> None:
     """Copies what a store file holds from about a position on, at its place, without zeros: that
     takes no more space than was lost, however long the file is."""
-    with path.open("rb") as store, _discarded(path).open("xb") as aside:
+    with FileBytes(path) as store, _discarded(path).open("xb") as aside:
         at = start // _BLOCK_BYTES * _BLOCK_BYTES
-        store.seek(at)
-        while block := store.read(_BLOCK_BYTES):
+        while block := store.read(at, _BLOCK_BYTES):
             if block.strip(b"\0"):
                 aside.seek(at)
                 aside.write(block)
