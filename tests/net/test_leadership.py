@@ -22,6 +22,7 @@ from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, Steppe
 from cqrepl.replicator.marks.ackboard import AckBell, WaitEnded
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from tests.support import peer
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -32,6 +33,8 @@ from tests.support.replicas import (
     live_source,
 )
 from tests.support.samples import fill, noon_index
+from tests.support.scripted import scripted
+from tests.support.sleepers import Sleeper, asleep
 
 T = TypeVar("T")
 APPENDED, SYNCED, APPLIED = AckLevel
@@ -280,6 +283,22 @@ def test_a_thread_that_waits_is_woken_for_its_own_wait_alone(tmp_path: Path) -> 
     assert len(slept) == 32
     # the wait itself, and turns of the interpreter's lock before and after it
     assert max(slept.values()) < 100, slept
+
+
+async def test_each_acknowledgement_wakes_the_thread_that_waits_for_it(tmp_path: Path) -> None:
+    """However many others wait, and whether a live pump takes it or the event loop."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 64})
+    async with live_source(tmp_path / "q") as source, scripted(source.port, 2, 1) as sink:
+        _, cid = await sink.answer(0)
+        await sink.send(peer.end_of_stream(cid))
+        await sink.hear("re", len(written))
+        leading = source.leading()
+        sleepers = [Sleeper(partial(leading.wait, index, ANY)) for index, _ in written]
+        slept = await in_thread(partial(asleep, sleepers))
+        for nth, (index, _) in enumerate(written):
+            assert sleepers[nth].state == ("S", slept[nth])
+            await sink.send(peer.acknowledgement(index, cid=cid))
+            assert await in_thread(sleepers[nth].ended) is AckOutcome.ACKED
 
 
 async def test_an_append_is_not_closed_under(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
