@@ -156,25 +156,25 @@ class HostQueue:
                 stays.
             AckUnknown, WaitEnded, ValueError: as `Leading.append`.
         """
-        if policy is None and self.given_policy is None:
-            return await in_thread(partial(self._append, payloads, now_ms))
-        leading = self.leading
-        await leading.admit_task(len(payloads), policy)
+        leading = self._waited_with(policy)
+        if leading is not None:
+            await leading.admit_task(len(payloads), policy)
         index = await in_thread(partial(self._append, payloads, now_ms))
-        await leading.settle_task(index, len(payloads), policy)
-        self._note_drained()
+        if leading is not None:
+            await leading.settle_task(index, len(payloads), policy)
+            self._note_drained()
         return index
 
     def append_here(
         self, payloads: Sequence[Payload], now_ms: int | None, policy: AckPolicy | None = None
     ) -> int:
         """The same in the thread that calls, which it may hold up."""
-        if policy is None and self.given_policy is None:
-            return self._append(payloads, now_ms)
-        leading = self.leading
-        leading.admit(len(payloads), policy)
+        leading = self._waited_with(policy)
+        if leading is not None:
+            leading.admit(len(payloads), policy)
         index = self._append(payloads, now_ms)
-        leading.settle(index, len(payloads), policy)
+        if leading is not None:
+            leading.settle(index, len(payloads), policy)
         return index
 
     async def wait_acked(
@@ -222,6 +222,14 @@ class HostQueue:
         if self.name not in self._host.sink.queues:
             raise Refused(f"queue {self.name!r} is streamed from here: applied is what takes it in")
         self._host.sink.applied(index, self.name)
+
+    def _waited_with(self, policy: AckPolicy | None) -> Leading | None:
+        """What an append waits with; None where it is for nobody: the queue was given no policy.
+
+        Raises:
+            Refused: the queue is taken in, or not open yet.
+        """
+        return None if policy is None and self.given_policy is None else self.leading
 
     def _append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
         if not self.is_streamed:

@@ -25,7 +25,7 @@ from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_loop
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, commit_index
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import INDEX_MAX, format_index
-from cqrepl.replicator.marks.ackboard import AckBoard, named_hosts
+from cqrepl.replicator.marks.ackboard import AckBoard, Wanted, named_hosts
 
 NOTHING: Final = -1
 _ONE_HAS_IT: Final = AckPolicy()
@@ -218,16 +218,13 @@ class Leading:
         if not self._needed(policy).hosts_min:
             return AckOutcome.ACKED
         _check_in_thread()
-        if index < 0:
-            raise ValueError(f"an index expected, {index} came")
         return self._wait(index, policy, timeout_s)
 
     def _wait(self, index: int, policy: AckPolicy, timeout_s: float | None = None) -> AckOutcome:
         """The same in what is known to be a thread."""
-        needed = self._needed(policy)
-        if not needed.hosts_min:
+        wanted = self._wanted(index, policy)
+        if wanted is None:
             return AckOutcome.ACKED
-        wanted = index, needed.hosts_min, needed.level, needed.hosts
         limit = policy.timeout_seconds if timeout_s is None else timeout_s
         try:
             self._board.wait_for(wanted, limit)
@@ -249,18 +246,26 @@ class Leading:
         """
         check_in_trio("Leading.wait_acked")
         policy = policy or self.policy
-        count, level, hosts = _count(policy), policy.level, policy.counted
-        if not count:
+        wanted = self._wanted(index, policy)
+        if wanted is None:
             return AckOutcome.ACKED
-        limit = policy.timeout_seconds
-        with trio.move_on_after(_seconds(limit)) as scope:
-            await self._board.wait_acked(index, count, hosts=hosts, level=level)
+        with trio.move_on_after(_seconds(policy.timeout_seconds)) as scope:
+            await self._board.wait_for_in_task(wanted)
         if not scope.cancelled_caught:
             return AckOutcome.ACKED
         if not self._goes_on(index, policy):
             return self._unknown(policy)
-        await self._board.wait_acked(index, count, hosts=hosts, level=level)
+        await self._board.wait_for_in_task(wanted)
         return AckOutcome.ACKED
+
+    def _wanted(self, index: int, policy: AckPolicy) -> Wanted | None:
+        """What a wait is for, in a thread or in a task; None where it is for nobody."""
+        needed = self._needed(policy)
+        if not needed.hosts_min:
+            return None
+        if index < 0:
+            raise ValueError(f"an index expected, {index} came")
+        return index, needed.hosts_min, needed.level, needed.hosts
 
     def commit_index(self, policy: AckPolicy | None = None) -> int:
         """Up to which index a policy calls the queue safe now; -1 for nothing.

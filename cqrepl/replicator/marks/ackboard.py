@@ -201,6 +201,15 @@ class AckBoard:
         """
         wanted = _wanted(index, n, hosts, level)
         check_in_trio("AckBoard.wait_acked")
+        await self.wait_for_in_task(wanted)
+
+    async def wait_for_in_task(self, wanted: Wanted) -> None:
+        """The same where all of that is known to be as it should be.
+
+        Raises:
+            WaitEnded: as `wait`.
+        """
+        index, _, level, _ = wanted
         self.want(level)
         while not self._board.has(*wanted):
             if self.has_ended:
