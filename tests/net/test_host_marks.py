@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
@@ -13,18 +14,21 @@ from cqrepl.queue import Queue
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.write.retention import Policy, plan
-from cqrepl.replicator.marks.ackboard import AckBell
+from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.marks.ackboard import AckBell, WaitEnded
 from cqrepl.replicator.marks.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.source import Source
 from tests.support import peer
 from tests.support.relay import Relay
 from tests.support.replicas import (
+    SECONDS,
     acked,
     copied,
     eventually,
     live_sink,
     live_source,
     more_excerpts,
+    stopped,
 )
 from tests.support.samples import fill, noon_index
 from tests.support.scripted import scripted
@@ -181,6 +185,40 @@ async def test_where_nothing_can_be_kept_marks_live_as_long_as_the_source(tmp_pa
     assert marks_in(source) == {2: both(last)}, "still to be read"
     async with live_source(path) as source:
         assert marks_in(source) == {}
+
+
+@pytest.mark.usefixtures("has_pump")
+@pytest.mark.parametrize("is_later", [False, True], ids=["before", "later"])
+async def test_what_a_sink_acknowledges_counts_though_the_queue_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_later: bool
+) -> None:
+    """A live pump has sent it, and has heard of it or not, and the event loop knows of neither."""
+    monkeypatch.setattr(sharedsocket, "LOOK_SECONDS", 1000.0)
+    monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.2)
+    path = tmp_path / "q"
+    first = fill(path, "FAST_DAILY", {0: 3})[-1][0]
+    async with live_source(path) as source, scripted(source.port, 2, 1) as sink:
+        _, cid = await sink.answer(0)
+        await sink.send(peer.end_of_stream(cid))
+        await sink.hear("re", 3)
+        await sink.send(peer.acknowledgement(first, cid=cid))
+        await acked(source, first)
+        last = more_excerpts(path, 3, 5)[-1][0]
+        await sink.hear("re", 8)
+        said = peer.acknowledgement(last, cid=cid)
+        board = source.board()
+        if not is_later:
+            await sink.send(said)
+            await trio.to_thread.run_sync(partial(board.wait, last, 1, SECONDS))
+        (path / "metadata.cq4t").unlink()
+        await stopped(source)
+        if is_later:
+            await sink.send(said)
+        await eventually(lambda: marks_in(source) == {2: both(last)})
+        assert board.marks == {2: last}
+        with pytest.raises(WaitEnded, match="expected"):
+            await source.wait_acked(last + 1)
+        assert len(source.endpoint.sessions) == 1
 
 
 def has_marks(source: Source, host_id: int) -> bool:

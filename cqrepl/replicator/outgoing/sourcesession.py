@@ -81,6 +81,7 @@ class SourceSession:
         self.frames = OutgoingFrames(self.outgoing, link, self.guarded, self.sent)
         self.words = WordDesk(self.outgoing, link, pump)
         self._lanes = OutgoingLanes(self, self.outgoing, link)
+        self._ends: list[tuple[Outgoing, QueueError]] = []  # once the live pump is back
 
     @property
     def out_bytes(self) -> int:
@@ -317,6 +318,8 @@ class SourceSession:
 
     def leave_lanes(self) -> None:
         self._lanes.leave()
+        while self._ends:
+            self._end(*self._ends.pop(0))
 
     async def close(self) -> None:
         if self._connection.remote_id is not None and not self._connection.is_guest:
@@ -496,10 +499,14 @@ class SourceSession:
             self._pump.look()
 
     def stop(self, name: str, error: QueueError) -> None:
-        """A queue goes no further, whatever its sink does."""
+        """A queue goes no further, whatever its sink does. What a live pump has sent of it counts,
+        and what it has heard: it ends once that is back."""
         for each in self.outgoing.values():
             if each.queue.name == name and each.is_going_on:
-                self._end(each, error)
+                if each.lane is None:
+                    self._end(each, error)
+                else:
+                    self._ends.append((each, error))
                 self._pump.look()
 
     def guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
