@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
     from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
     from cqrepl.replicator.marks.hostmarks import HostMarks
+    from cqrepl.replicator.openedqueue import OpenedQueue
     from cqrepl.replicator.queuestate.keptepochs import Fenced
     from cqrepl.replicator.queuestate.passedon import CopyBehind
     from cqrepl.replicator.queuestate.stops import Stop
@@ -134,6 +135,7 @@ __all__ = [
     "NetSettings",
     "NotAQueue",
     "OnTimeout",
+    "OpenedQueue",
     "OtherQueue",
     "Pauser",
     "Program",
@@ -230,6 +232,7 @@ _HOMES: Final = {
     "NetSettings": "cqrepl.net.settings",
     "NotAQueue": "cqrepl.queue",
     "OnTimeout": "cqrepl.protocol.ackpolicy",
+    "OpenedQueue": "cqrepl.replicator.openedqueue",
     "OtherQueue": "cqrepl.replicator.agreement.identities",
     "Pauser": "cqrepl.queue",
     "Program": "cqrepl.net.program",

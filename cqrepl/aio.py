@@ -24,9 +24,10 @@ from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
-from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
+from cqrepl.replicator.hostqueue import HostQueue, OuterQueue
 from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
+from cqrepl.replicator.openedqueue import Payload
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostSettings
 

@@ -23,9 +23,10 @@ from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
-from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload, check_alone
+from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, check_alone
 from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
+from cqrepl.replicator.openedqueue import OpenedQueue, Payload
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.surroundings import surroundings
@@ -234,6 +235,17 @@ class BlockingQueue(OuterQueue):
         self._host.check()
         return self._queue.leading
 
+    def open(self) -> OpenedQueue:
+        """The queue as a `cqrepl.Queue`, for threads, which close it: its `append` and
+        `append_many` do as those here, and take a policy.
+
+        Raises:
+            NotAQueue, QueueDamaged: as `Queue.open`.
+            HostEnded, RuntimeError: the host has ended, or is another process's.
+        """
+        self._host.check()
+        return OpenedQueue.of(self.path, self._append_here)
+
     def append(
         self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
     ) -> int:
@@ -260,6 +272,11 @@ class BlockingQueue(OuterQueue):
             QueueLocked, QueueError, OSError: as `Queue.append_many`.
             SteppedDown, AckUnknown, WaitEnded, RuntimeError, ValueError: as `Leading.append`.
         """
+        return self._append_here(payloads, now_ms, policy)
+
+    def _append_here(
+        self, payloads: Sequence[Payload], now_ms: int | None, policy: AckPolicy | None
+    ) -> int:
         self._host.check()
         try:
             return self._queue.append_here(payloads, now_ms, policy)

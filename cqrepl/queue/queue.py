@@ -389,28 +389,44 @@ class Queue:
             self._keep(self._columns)
         return self._columns.read(index_from, index_to, max_rows, max_bytes)
 
-    def append(self, payload: bytes | memoryview, *, now_ms: int | None = None) -> int:
+    def append(
+        self, payload: bytes | memoryview, *, now_ms: int | None = None, policy: None = None
+    ) -> int:
         """Appends one excerpt at the end; its index. May be called from any thread.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+            policy: as for `append_many`.
 
         Raises:
-            QueueLocked, QueueError, OSError: as `append_many`.
+            QueueLocked, QueueError, OSError, ValueError: as `append_many`.
         """
+        if policy is not None:
+            raise _knows_no_host(self.path, policy)
         appender = self._appender or self._shared_appender()
         return appender.append_one(payload, now_ms)
 
     def append_many(
-        self, payloads: Sequence[bytes | memoryview], *, now_ms: int | None = None
+        self,
+        payloads: Sequence[bytes | memoryview],
+        *,
+        now_ms: int | None = None,
+        policy: None = None,
     ) -> int:
         """Appends excerpts at the end under one lock; the index of the last. From any thread.
+
+        Args:
+            policy: none is taken here. Which hosts have an excerpt is known where one streams it:
+                `cqrepl.HostQueue.open` gives a queue that takes one.
 
         Raises:
             QueueLocked: another process keeps the write lock, or the append lock.
             QueueError: the cycle has no room for them, or one is too long. Nothing was changed.
             OSError: no space. What was appended before it is whole.
+            ValueError: a policy came. Nothing was changed.
         """
+        if policy is not None:
+            raise _knows_no_host(self.path, policy)
         appender = self._appender or self._shared_appender()
         return appender.append(payloads, now_ms)
 
@@ -529,6 +545,14 @@ class Queue:
                     table.close()
                     raise
             return self._writing
+
+
+def _knows_no_host(path: Path, policy: object) -> ValueError:
+    """What an append with a policy says where nothing is known of the hosts that have copies."""
+    return ValueError(
+        f"{path}: a queue of the host that streams it expected for a policy, one that knows of no"
+        f" host came ({policy}): host.queue(name).open() and host.queue(name).append take one"
+    )
 
 
 def _table_file(path: Path) -> tuple[int, int] | None:

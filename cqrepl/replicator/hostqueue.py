@@ -18,11 +18,10 @@ from cqrepl.queue import Queue
 from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard
+from cqrepl.replicator.openedqueue import OpenedQueue, Payload
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host
-
-Payload = bytes | memoryview
 
 
 def check_alone(policy: AckPolicy | None, n: int | None, hosts: Iterable[int] | None) -> None:
@@ -121,6 +120,15 @@ class HostQueue:
     def waited_for(self, n: int | None, hosts: Iterable[int] | None) -> AckPolicy | None:
         """The queue's own policy, where a wait names neither a number of hosts nor their ids."""
         return self.given_policy if n is None and hosts is None else None
+
+    def open(self) -> OpenedQueue:
+        """The queue as a `cqrepl.Queue`, for threads of the program, which close it: its `append`
+        and `append_many` wait as those here do, and take a policy.
+
+        Raises:
+            NotAQueue, QueueDamaged: as `Queue.open`.
+        """
+        return OpenedQueue.of(self.path, self.append_here)
 
     async def append(
         self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
@@ -270,6 +278,10 @@ class OuterQueue:
     def path(self) -> Path:
         """Its directory; that of a queue that is taken in may not be there yet."""
         return self._queue.path
+
+    def open(self) -> OpenedQueue:
+        """The queue as a `cqrepl.Queue`, for threads of the program; as `cqrepl.HostQueue.open`."""
+        return self._queue.open()
 
     def applied(self, index: int) -> None:
         """A program here has taken everything up to `index` of a queue that is taken in; see
