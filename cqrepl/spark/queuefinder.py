@@ -62,8 +62,13 @@ class Finder:
 
 def _queues(pattern: str) -> Iterator[Path]:
     for path in map(Path, sorted(glob.glob(pattern))):
-        if (path / FILE_NAME).exists() or (path.is_dir() and any(path.glob("*" + SUFFIX))):
+        if looks_like_queue(path):
             yield path
+
+
+def looks_like_queue(path: Path) -> bool:
+    """True where a directory has a table store, or store files."""
+    return (path / FILE_NAME).exists() or (path.is_dir() and any(path.glob("*" + SUFFIX)))
 
 
 def _fixed_part(pattern: str) -> Path:

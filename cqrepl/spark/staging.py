@@ -25,8 +25,9 @@ import time
 import uuid
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -43,13 +44,17 @@ from cqrepl.queue import (
     QueueLayout,
     format_index,
 )
+from cqrepl.queue.files.queuedirectory import holds_queue
+from cqrepl.queue.format.errors import NotAQueue
 from cqrepl.queue.format.index import Index, cycle_of, is_next, sequence_of
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.spark.tableoptions import OptionError
 
 LOCK_TIMEOUT_S: Final = 5.0
 ABANDONED_S: Final = 24 * 3600
 _JOB: Final = re.compile(r"[0-9a-f]{32}(\.discarded)?")
 _STAGED: Final = re.compile(r"[0-9a-f]{32}\.arrow")
-_SCHEMA: Final = pa.schema([("index", pa.int64()), ("payload", pa.binary())])
+STAGED_SCHEMA: Final = pa.schema([("index", pa.int64()), ("payload", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,26 @@ class Target:
     is_synced: bool = True
 
 
+def target_layout(path: Path, roll_cycle: str | None, like: Path | None) -> QueueLayout:
+    """The layout of the queue in a directory: its own, or that which a new one gets.
+
+    Raises:
+        OptionError: there is none, and it is not said what a new one is to be like.
+        QueueError: it cannot be read, or the one that it is to be like cannot.
+    """
+    if holds_queue(path):
+        with Queue.open(path) as queue:
+            return queue.layout
+    if path.exists() and not path.is_dir():
+        raise NotAQueue("expected a queue directory, found a file", path=path)
+    if like is not None:
+        with Queue.open(like) as queue:
+            return queue.layout
+    if roll_cycle is None:
+        raise OptionError("rollCycle", f"one, or like, as there is no queue at {path}", "none")
+    return QueueLayout.of(by_name(roll_cycle))
+
+
 def begin(folder: Path) -> None:
     """Makes the directory of a job; tasks never do, as one may outlive its job."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,19 +129,27 @@ def stage(folder: Path, shift: int, batches: Iterable["pa.RecordBatch"]) -> Stag
         QueueError: an index does not rise, or there is a hole in a cycle.
         OSError: no space; or the job was given up meanwhile.
     """
-    file = folder / f"{uuid.uuid4().hex}.arrow"
     runs: list[StagedRun] = []
     queues: set[str] = set()
     longest = 0
+    with staged_file(folder) as (file, writer):
+        for number, batch in enumerate(_cut_at_cycles(batches, shift, queues)):
+            writer.write_batch(batch)
+            _add(runs, batch.column(0), number, shift)
+            longest = max(longest, longest_of(batch))
+    return StagedPart(file=file, runs=tuple(runs), longest=longest, queues=frozenset(queues))
+
+
+@contextmanager
+def staged_file(folder: Path) -> Iterator[tuple[Path, "pa.RecordBatchWriter"]]:
+    """A file of an attempt of a task, and what writes record batches to it; on the disk behind the
+    block."""
+    file = folder / f"{uuid.uuid4().hex}.arrow"
     with pa.OSFile(str(file), "wb") as out:
-        with pa.ipc.new_file(out, _SCHEMA) as writer:
-            for number, batch in enumerate(_cut_at_cycles(batches, shift, queues)):
-                writer.write_batch(batch)
-                _add(runs, batch.column(0), number, shift)
-                longest = max(longest, pc.max(pc.binary_length(batch.column(1))).as_py())
+        with pa.ipc.new_file(out, STAGED_SCHEMA) as writer:
+            yield file, writer
         out.flush()
         os.fsync(out.fileno())
-    return StagedPart(file=file, runs=tuple(runs), longest=longest, queues=frozenset(queues))
 
 
 def commit(target: Target, parts: Sequence[StagedPart]) -> int:
@@ -132,19 +165,53 @@ def commit(target: Target, parts: Sequence[StagedPart]) -> int:
     """
     queues = sorted(frozenset().union(*(part.queues for part in parts)))
     if len(queues) > 1:
-        raise QueueError(f"expected excerpts of one queue, found {queues}", path=target.path)
-    runs = sorted(((run, part) for part in parts for run in part.runs), key=_index_first)
+        several = "; option queueColumn writes each to its own"
+        raise QueueError(
+            f"expected excerpts of one queue, found {queues}{several}", path=target.path
+        )
+    with exclusive_appender(target) as appender:
+        check_staged(appender, target, parts)
+        return sum(_store(appender, batch) for batch in staged_batches(parts))
+
+
+@contextmanager
+def exclusive_appender(target: Target) -> Iterator[Appender]:
+    """Appends to a target, which is made if it is not there, while all other writers are kept out.
+
+    Raises:
+        QueueLocked: another process writes the queue.
+        QueueError, OSError: as `Queue.open`.
+    """
     durability = Durability.SYNCED if target.is_synced else Durability.NONE
     with (
         Queue.open(target.path, create=target.layout, durability=durability) as queue,
         closing(queue.appender()) as appender,
         appender.exclusive(LOCK_TIMEOUT_S),
     ):
-        _check_runs([run for run, _ in runs], Index(appender.next_index), target)
-        _check_longest(parts, appender.payload_max, target)
-        return sum(
-            _store(appender, batch) for run, part in runs for batch in _staged(part.file, run)
-        )
+        yield appender
+
+
+def check_staged(appender: Appender, target: Target, parts: Sequence[StagedPart]) -> None:
+    """Refuses what cannot be appended as a whole, by its indexes and lengths; bytes are not read.
+
+    Raises:
+        IndexGap: there would be a hole.
+        QueueError: an index is there twice, or is there and must not be; an excerpt is too long.
+    """
+    runs = sorted((run for part in parts for run in part.runs), key=lambda run: run.index_first)
+    _check_runs(runs, Index(appender.next_index), target)
+    _check_longest(parts, appender.payload_max, target)
+
+
+def staged_batches(parts: Sequence[StagedPart]) -> Iterator[ExcerptBatch]:
+    """All that was staged in some parts, in the order of the indexes."""
+    runs = sorted(((run, part) for part in parts for run in part.runs), key=_index_first)
+    for file, those in groupby(runs, key=lambda staged: staged[1].file):
+        with pa.memory_map(str(file)) as mapped, pa.ipc.open_file(mapped) as reader:
+            for run, _ in those:
+                for number in range(run.batch, run.batch_end):
+                    batch = reader.get_batch(number)
+                    yield excerpt_batch(batch.column(0)[0].as_py(), batch.column(1))
 
 
 def discard(folder: Path) -> None:
@@ -192,7 +259,7 @@ def _cut_at_cycles(
             if batch.column(name).null_count:
                 raise QueueError(f"expected a value in each {name}, found null")
         rest = pa.RecordBatch.from_arrays(
-            [batch.column("index"), batch.column("payload")], schema=_SCHEMA
+            [batch.column("index"), batch.column("payload")], schema=STAGED_SCHEMA
         )
         while rest.num_rows:
             last = ((cycle_of(Index(rest.column(0)[0].as_py()), shift) + 1) << shift) - 1
@@ -224,6 +291,12 @@ def _add(runs: list[StagedRun], indexes: "pa.Array", number: int, shift: int) ->
         raise _disorder(values[place - 1], values[place])
 
 
+def longest_of(batch: "pa.RecordBatch") -> int:
+    """The bytes of the longest payload of a batch as it is staged, which is not empty."""
+    longest: int = pc.max(pc.binary_length(batch.column(1))).as_py()
+    return longest
+
+
 def _is_dense(indexes: "pa.Array") -> bool:
     steps = pc.subtract(indexes.slice(1), indexes.slice(0, len(indexes) - 1))
     return bool(pc.all(pc.equal(steps, 1), min_count=0).as_py())
@@ -238,6 +311,7 @@ def _check_runs(runs: Sequence[StagedRun], next_index: Index, target: Target) ->
     """Refuses what cannot be appended as a whole, before anything is."""
     shift, layout = target.layout.roll_cycle.shift, target.layout
     capacity = min(1 << shift, layout.index_count**2 * layout.index_spacing)
+    is_filled = capacity == 1 << shift  # a run may go on in the next cycle
     end = Index(0)
     for run in runs:
         if run.index_first < end:
@@ -254,7 +328,8 @@ def _check_runs(runs: Sequence[StagedRun], next_index: Index, target: Target) ->
                 path=target.path,
                 index=run.index_first,
             )
-        if sequence_of(run.index_last, shift) >= capacity:
+        is_beyond = cycle_of(run.index_first, shift) < cycle_of(run.index_last, shift)
+        if sequence_of(run.index_last, shift) >= capacity or (is_beyond and not is_filled):
             raise QueueError(
                 f"expected at most {capacity} excerpts in a cycle,"
                 f" found {format_index(run.index_last)}",
@@ -286,14 +361,6 @@ def _store(appender: Appender, batch: ExcerptBatch) -> int:
         return 0
     appender.append_at(batch.part(there, len(batch)))
     return len(batch) - there
-
-
-def _staged(file: Path, run: StagedRun) -> Iterator[ExcerptBatch]:
-    """The excerpts of a run, batch by batch."""
-    with pa.memory_map(str(file)) as mapped, pa.ipc.open_file(mapped) as reader:
-        for number in range(run.batch, run.batch_end):
-            batch = reader.get_batch(number)
-            yield excerpt_batch(batch.column(0)[0].as_py(), batch.column(1))
 
 
 def excerpt_batch(index_first: int, payloads: "pa.BinaryArray") -> ExcerptBatch:

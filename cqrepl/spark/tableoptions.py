@@ -38,7 +38,9 @@ _STREAMING: Final = (
     "startingIndex", "maxExcerptsPerBatch", "maxBytesPerBatch", "maxCyclesPerBatch",
     "failOnDataLoss", "reader",
 )  # fmt: skip
-_WRITING: Final = ("path", "rollCycle", "like", "stagingPath", "onExisting", "durability")
+_WRITING: Final = (
+    "path", "rollCycle", "like", "queueColumn", "stagingPath", "onExisting", "durability",
+)  # fmt: skip
 Value = TypeVar("Value")
 
 
@@ -126,11 +128,16 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Where to write. `roll_cycle`, or `like`, a queue's path, say how a new queue is laid out."""
+    """Where to write. `roll_cycle`, or `like`, a queue's path, say how a new queue is laid out.
+
+    `queue_column` names for each row the queue below `path` that it is written to; None: `path` is
+    the queue.
+    """
 
     path: str
     roll_cycle: str | None
     like: str | None
+    queue_column: str | None
     staging: str | None
     is_existing_refused: bool
     is_synced: bool
@@ -266,6 +273,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         path=local_path("path", path),
         roll_cycle=given.take("rollCycle", "a roll cycle such as FAST_DAILY", _roll_cycle),
         like=given.take("like", "a local path", lambda text: local_path("like", text)),
+        queue_column=given.take("queueColumn", "the name of a column", _name),
         staging=given.take("stagingPath", "a local path", lambda text: local_path("", text)),
         is_existing_refused=given.choice("onExisting", ("verify", "fail")) == "fail",
         is_synced=given.choice("durability", ("synced", "none")) == "synced",

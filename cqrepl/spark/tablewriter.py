@@ -1,4 +1,5 @@
-"""Queues as targets of Spark, in batch and in streams: thin shells around `staging`.
+"""Queues as targets of Spark, in batch and in streams: thin shells around `staging`, and around
+`manyqueues` where the option `queueColumn` names a column that tells the queue of each row.
 
 Rows need `index` and `payload`; a frame may also have the further columns that reading gives. A
 queue that does not exist yet is laid out by the option `rollCycle`, or like another one (`like`).
@@ -24,13 +25,22 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from cqrepl.queue import NotAQueue, Queue, QueueLayout
+from cqrepl.queue import Queue
 from cqrepl.queue.files.queuedirectory import holds_queue
-from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.activesession import activate
+from cqrepl.spark.manyqueues import Parts, QueueSet, commit_many, stage_many
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import type_of
-from cqrepl.spark.staging import StagedPart, Target, begin, commit, discard, stage, sweep
+from cqrepl.spark.staging import (
+    StagedPart,
+    Target,
+    begin,
+    commit,
+    discard,
+    stage,
+    sweep,
+    target_layout,
+)
 from cqrepl.spark.tableoptions import COLUMNS, OptionError, TableError, WriteOptions
 from cqrepl.spark.taskreader import settle_worker
 
@@ -44,19 +54,30 @@ class StagedMessage(WriterCommitMessage):
     part: StagedPart
 
 
-def in_index_order(frame: DataFrame, tasks: int) -> DataFrame:
+@dataclass
+class ManyStagedMessage(WriterCommitMessage):
+    """As `StagedMessage`, where several queues are written."""
+
+    parts: Parts
+
+
+def in_index_order(frame: DataFrame, tasks: int, queue_column: str | None = None) -> DataFrame:
     """The rows as a writer wants them: consecutive indexes in one task, and rising.
 
-    A stream over one queue has this order, and Spark sorts none: it is left as it is. Where
-    something has shuffled it, the writer says so.
+    A stream over one queue has this order, and so has each queue of a stream over several; Spark
+    sorts none: it is left as it is. Where something has shuffled it, the writer says so.
 
     The frame's session becomes the active one of the calling thread, as Spark finds what the frame
     is written to only there.
+
+    Args:
+        queue_column: names the queue of each row, for the option `queueColumn`.
     """
     activate(frame.sparkSession)
     if frame.isStreaming:
         return frame
-    return frame.repartitionByRange(tasks, "index").sortWithinPartitions("index")
+    columns = ["index"] if queue_column is None else [queue_column, "index"]
+    return frame.repartitionByRange(tasks, *columns).sortWithinPartitions(*columns)
 
 
 class _Writing:
@@ -70,17 +91,13 @@ class _Writing:
             TableError: the columns cannot be written.
             QueueError: the target cannot be read.
         """
-        _check_columns(schema)
-        path = Path(options.path).absolute()
-        self._target = Target(
-            path=path,
-            layout=_layout(path, options),
-            is_existing_refused=options.is_existing_refused,
-            is_synced=options.is_synced,
-        )
-        if overwrite and _has_excerpts(path):
-            raise OptionError("mode", "append, as the queue holds excerpts", "overwrite")
-        own = path.with_name(f".{path.name}.staging")
+        _check_columns(schema, options.queue_column)
+        self._path = Path(options.path).absolute()
+        if options.queue_column is None:
+            self._target: Target | QueueSet = _target(self._path, options, overwrite)
+        else:
+            self._target = _queue_set(self._path, options.queue_column, options, overwrite)
+        own = self._path.with_name(f".{self._path.name}.staging")
         self._staging = own if options.staging is None else Path(options.staging).absolute()
         sweep(self._staging)
 
@@ -91,12 +108,18 @@ class _Writing:
     @reason_only()
     def _stage(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         settle_worker()
+        if isinstance(self._target, QueueSet):
+            return ManyStagedMessage(stage_many(self._folder, self._target, iterator))
         shift = self._target.layout.roll_cycle.shift
         return StagedMessage(stage(self._folder, shift, iterator))
 
     @reason_only()
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        commit(self._target, [one.part for one in messages if isinstance(one, StagedMessage)])
+        if isinstance(self._target, QueueSet):
+            found = [one.parts for one in messages if isinstance(one, ManyStagedMessage)]
+            commit_many(self._target, found)
+        else:
+            commit(self._target, [one.part for one in messages if isinstance(one, StagedMessage)])
         discard(self._folder)
 
 
@@ -127,7 +150,7 @@ class ChronicleStreamWriter(DataSourceStreamArrowWriter, _Writing):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         """See `_Writing`."""
         _Writing.__init__(self, options, schema, overwrite)
-        told = f"{options.checkpoint}\n{self._target.path}"
+        told = f"{options.checkpoint}\n{self._path}"
         self._begin(hashlib.blake2b(told.encode(), digest_size=16).hexdigest())
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
@@ -143,33 +166,52 @@ class ChronicleStreamWriter(DataSourceStreamArrowWriter, _Writing):
         discard(self._folder)
 
 
-def _check_columns(schema: StructType) -> None:
+def _check_columns(schema: StructType, queue_column: str | None) -> None:
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
-    for name in _NEEDED:
-        expected = type_of(name, "raw")
+    wanted = {name: type_of(name, "raw") for name in _NEEDED}
+    if queue_column is not None:
+        if queue_column in wanted:
+            raise OptionError("queueColumn", "a column beside index and payload", queue_column)
+        wanted[queue_column] = type_of("queue", "raw")
+    for name, expected in wanted.items():
         if found.get(name) != expected:
             raise TableError(
                 f"expected a column {name} of {expected} to write a queue,"
                 f" found {found.get(name, 'none')}"
             )
     for name in found:
-        if name not in COLUMNS:
+        if name not in COLUMNS and name != queue_column:
             raise TableError(f"expected columns of {', '.join(COLUMNS)}, found {name}")
 
 
-def _layout(path: Path, options: WriteOptions) -> QueueLayout:
-    """The layout of the target: its own, or that which a new one gets."""
-    if holds_queue(path):
-        with Queue.open(path) as queue:
-            return queue.layout
-    if path.exists() and not path.is_dir():
-        raise NotAQueue("expected a queue directory, found a file", path=path)
-    if options.like is not None:
-        with Queue.open(options.like) as queue:
-            return queue.layout
-    if options.roll_cycle is None:
-        raise OptionError("rollCycle", f"one, or like, as there is no queue at {path}", "none")
-    return QueueLayout.of(by_name(options.roll_cycle))
+def _target(path: Path, options: WriteOptions, overwrite: bool) -> Target:
+    target = Target(
+        path=path,
+        layout=target_layout(path, options.roll_cycle, _path(options.like)),
+        is_existing_refused=options.is_existing_refused,
+        is_synced=options.is_synced,
+    )
+    if overwrite and _has_excerpts(path):
+        raise OptionError("mode", "append, as the queue holds excerpts", "overwrite")
+    return target
+
+
+def _queue_set(path: Path, column: str, options: WriteOptions, overwrite: bool) -> QueueSet:
+    queues = QueueSet(
+        folder=path,
+        column=column,
+        roll_cycle=options.roll_cycle,
+        like=_path(options.like),
+        is_empty_wanted=overwrite,
+        is_existing_refused=options.is_existing_refused,
+        is_synced=options.is_synced,
+    )
+    queues.check()
+    return queues
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
 def _has_excerpts(path: Path) -> bool:
