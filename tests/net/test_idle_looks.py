@@ -9,11 +9,13 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.disk import diskend, syncer
 from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.syncer import Syncer
+from cqrepl.surroundings import Surroundings, within
 from tests.support.replicas import acked, eventually, joined
 from tests.support.samples import fill, noon_index, noon_path, read
 
@@ -85,6 +87,18 @@ async def test_a_name_that_has_changed_is_looked_at(
         assert watched.is_due(), "until it is mended"
 
 
+async def test_a_look_that_ends_early_is_told_and_tried_again(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it was that stood in its way, the queue is watched."""
+    (watched.queue.path / CLOSED_FILE_NAME).mkdir()
+    for _ in range(2):
+        await watched.disk.look()
+        assert watched.is_due()
+    told = [record.getMessage() for record in caplog.records]
+    assert ["not looked at to the end, which is tried again" in each for each in told] == [True]
+
+
 async def test_what_is_written_into_a_file_has_its_turn(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +109,38 @@ async def test_what_is_written_into_a_file_has_its_turn(
     assert watched.is_due()
     await watched.disk.look()
     assert "found a file without a header" in watched.damages[0].reason
+
+
+@pytest.mark.parametrize(
+    ("ago_ns", "whole_seconds", "is_trusted"),
+    [
+        (diskend.TICK_NS - 1, False, False),
+        (diskend.TICK_NS, False, True),
+        (-1, False, False),
+        (diskend.LONG_TICK_NS - 1, True, False),
+        (diskend.LONG_TICK_NS, True, True),
+    ],
+)
+async def test_a_directory_that_has_just_changed_is_looked_at_again(
+    watched: Watched, *, ago_ns: int, whole_seconds: bool, is_trusted: bool
+) -> None:
+    """It may change once more, and have the same time of change."""
+    await watched.rest()
+    path, changed_ns = watched.queue.path, 1_700_000_000_000_000_000 + (not whole_seconds)
+
+    class Clock(Surroundings):
+        def wall_ns(self) -> int:
+            return changed_ns + ago_ns
+
+    os.utime(path, ns=(changed_ns, changed_ns))
+    with within(Clock()):
+        await watched.disk.look()
+        noon_path(path, ahead=1).unlink()
+        os.utime(path, ns=(changed_ns, changed_ns))
+        assert watched.is_due() is not is_trusted
+        if not is_trusted:
+            await watched.disk.look()
+            assert watched.damages
 
 
 async def test_that_more_of_it_is_on_the_disk_has_its_turn(

@@ -57,6 +57,9 @@ SAVE_SECONDS: Final = 20.0  # to the next look where only more of it is on the d
 REST_SECONDS: Final = 1.5  # after what came last
 LOOK_READ_SECONDS: Final = 0.4  # of reading closed store files that are new, each time
 FULL_LOOK_SECONDS: Final = 45.0  # to the next look where nothing in the directory has changed
+TICK_NS: Final = 20_000_000  # of the clock of file systems, two of the longest that are usual
+LONG_TICK_NS: Final = 2_000_000_000  # where they have whole seconds
+_SECOND_NS: Final = 1_000_000_000
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -399,7 +402,11 @@ class DiskEnd:
         except (QueueError, OSError) as error:
             if str(error) != self._said:
                 self._said = str(error)
-                _logger.warning("queue %r: it is not watched: %s", self._name, error)
+                _logger.warning(
+                    "queue %r: its files were not looked at to the end, which is tried again: %s",
+                    self._name,
+                    error,
+                )
 
     def look_at_names(self, *, are_descriptors_few: bool) -> None:
         """Looks whether the names of the files that are open lead to them."""
@@ -438,13 +445,17 @@ class DiskEnd:
         return has_rolled or state != looked._replace(synced=state.synced)
 
     def _state(self) -> "_Looked | None":
-        """None where each look counts: in a laboratory real times of change tell nothing."""
+        """None where each look counts: in a laboratory real times of change tell nothing, and
+        nowhere that of a directory that may change again within the same tick of that clock."""
         if not surroundings().has_threads:
             return None
         try:
             status = os.stat(self._queue.path)
         except OSError:
             return None  # a look tells
+        whole_s = status.st_mtime_ns % _SECOND_NS == 0
+        if surroundings().wall_ns() - status.st_mtime_ns < (LONG_TICK_NS if whole_s else TICK_NS):
+            return None
         return _Looked(status.st_ino, status.st_mtime_ns, self._files.end, self.unproved_from)
 
     async def look(self, do: InThread = in_thread, seconds: float = LOOK_READ_SECONDS) -> None:
