@@ -66,11 +66,11 @@ class Surroundings:
             return b""
         return told if told.strip() else b""  # a container may have an empty file there
 
-    def place_of(self, directory: Path) -> int:
-        """A number of 8 bytes that two processes see only for one and the same directory, by
-        whatever path or mount; 0 where there is none."""
+    def place_of(self, file: Path) -> int:
+        """A number of 8 bytes that two processes see only for one and the same file or directory,
+        by whatever path, mount or hard link; 0 where there is none."""
         try:
-            status = os.stat(directory)
+            status = os.stat(file)
         except OSError:
             return 0
         place = b"%d %d %s" % (status.st_dev, status.st_ino, self.boot_id())

@@ -243,11 +243,11 @@ class Process(Surroundings):
         self._asked()
         return self.machine.boot_id
 
-    def place_of(self, directory: Path) -> int:
+    def place_of(self, file: Path) -> int:
         # by path, which every run of a plan has: inodes differ
         disks = os.path.realpath(self.machine.all_disks)
-        path = os.path.relpath(os.path.realpath(directory), disks)
-        return zlib.crc32(path.encode()) if directory.exists() else 0
+        path = os.path.relpath(os.path.realpath(file), disks)
+        return zlib.crc32(path.encode()) if file.exists() else 0
 
     def wall_ns(self) -> int:
         self._asked()

@@ -169,7 +169,7 @@ def test_what_is_said_is_checked(tmp_path: Path) -> None:
         check_lineage(chains, end, NOTHING, 32, "host 2")
 
 
-@pytest.mark.parametrize("through", ["its path", "a link"])
+@pytest.mark.parametrize("through", ["its path", "a link", "hard links"])
 async def test_a_sink_is_not_kept_in_its_source_s_directory(tmp_path: Path, through: str) -> None:
     """It would keep the application out, and acknowledge what is nowhere else."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
@@ -177,18 +177,26 @@ async def test_a_sink_is_not_kept_in_its_source_s_directory(tmp_path: Path, thro
     if through == "a link":
         copy = tmp_path / "copy"
         copy.symlink_to(tmp_path / "q")
+    elif through == "hard links":  # as of `cp -al`
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        for file in (tmp_path / "q").iterdir():
+            (copy / file.name).hardlink_to(file)
     async with joined(tmp_path / "q", copy) as (source, sink):
         await stopped(sink)
         assert sink.stops[0].reason is StopReason.REFUSED
-        assert "it is the same" in sink.stops[0].message
+        assert "they are the same" in sink.stops[0].message
         await eventually(lambda: bool(source.stops))
         with Queue.open_for_append(tmp_path / "q") as queue:
             assert queue.append(b"of the application") > written[-1][0]
         assert source.queues["q"].acknowledged == -1
 
 
-def test_a_directory_has_one_place(tmp_path: Path) -> None:
+def test_a_file_has_one_place(tmp_path: Path) -> None:
     here = Surroundings()
+    (tmp_path / "file").touch()
+    (tmp_path / "hard").hardlink_to(tmp_path / "file")
+    assert here.place_of(tmp_path / "file") == here.place_of(tmp_path / "hard") != 0
     (tmp_path / "link").symlink_to(tmp_path)
     assert here.place_of(tmp_path) == here.place_of(tmp_path / "link") != 0
     (tmp_path / "other").mkdir()

@@ -27,7 +27,14 @@ from cqrepl.queue.format.errors import (
     cannot_open,
 )
 from cqrepl.queue.format.layout import QueueLayout
+from cqrepl.surroundings import surroundings
 from wire.header import is_ready
+
+
+def place_of(path: Path) -> int:
+    """A number that two processes see only for one and the same queue, by whatever path, mount or
+    hard link; 0 where there is none."""
+    return surroundings().place_of(path / FILE_NAME) or surroundings().place_of(path)
 
 
 def open_table(

@@ -23,7 +23,7 @@ from cqrepl.queue import (
     QueueError,
     QueueLayout,
 )
-from cqrepl.queue.files.queuedirectory import holds_queue
+from cqrepl.queue.files.queuedirectory import holds_queue, place_of
 from cqrepl.queue.files.syncedmark import ACCEPT
 from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
@@ -54,7 +54,6 @@ from cqrepl.replicator.queuestate.passedon import Way
 from cqrepl.replicator.queuestate.pause import Pause, is_passing
 from cqrepl.replicator.queuestate.queues import PAUSED, TakingSession, TellDamage, shape_of
 from cqrepl.replicator.queuestate.stops import Stop
-from cqrepl.surroundings import surroundings
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -192,8 +191,8 @@ class SinkQueue:
 
     def is_at(self, places: Collection[int]) -> bool:
         """True when this queue's directory is that of a source, which says where it has its own,
-        and where those have it that it came by."""
-        own = surroundings().place_of(self.path)
+        and where those have it that it came by; or holds hard links to what is in there."""
+        own = place_of(self.path)
         return own != 0 and own in places
 
     @property

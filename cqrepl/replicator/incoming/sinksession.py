@@ -251,7 +251,7 @@ class SinkSession:
         if offer.lineage is not None and queue.is_at(offer.lineage.places):
             queue.close()  # those that write there are the source's
             whose = "the source's" if not offer.lineage.places_before else "its sources'"
-            why = f"another directory than {whose} expected, it is the same"
+            why = f"other files than {whose} expected, they are the same, perhaps by hard links"
             self._stop(event.cid, event.name, LayoutMismatch(why, path=queue.path))
             return
         lineage, next_index, end = None, NEXT_OF_EMPTY, NEXT_OF_EMPTY

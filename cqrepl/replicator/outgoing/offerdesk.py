@@ -10,6 +10,7 @@ from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import QueueError
+from cqrepl.queue.files.queuedirectory import place_of
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.agreement.lineage import first_held
 from cqrepl.replicator.marks.hostmarks import HostMarks
@@ -19,7 +20,6 @@ from cqrepl.replicator.outgoing.returndesk import ReturnDesk
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue, SourceShared, StreamingSession
 from cqrepl.replicator.queuestate.pause import is_passing
 from cqrepl.replicator.queuestate.stops import Stop
-from cqrepl.surroundings import surroundings
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -157,5 +157,5 @@ class OfferDesk:
         if not self._connection.compares_lineage:
             return None
         identity = queue.queue.identity.load() if self._connection.tells_identities else None
-        held = first_held(queue.chains, surroundings().place_of(queue.path), identity)
+        held = first_held(queue.chains, place_of(queue.path), identity)
         return held if queue.copy is None else replace(held, places_before=queue.copy.way.places)
