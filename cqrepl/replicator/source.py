@@ -237,22 +237,26 @@ class Source:
         """Tells sinks up to where their queues are safe, when that has moved: soon after it is
         known here, and at the latest after a second."""
         while True:
-            with trio.move_on_after(COMMIT_SECONDS if await self._tell_levels() else math.inf):
+            with trio.move_on_after(await self._tell_levels()):
                 await self._shared.changed.wait()
             await trio.sleep(COMMIT_PAUSE_SECONDS)
 
-    async def _tell_levels(self) -> bool:
-        """Tells all sinks what is new; true where there may be more soon, and nothing tells of it.
-        Apart: a session that is over, and its buffers, is not kept while `_tell_commits` waits."""
+    async def _tell_levels(self) -> float:
+        """Tells all sinks what is new; for how many seconds nothing is to be told that nothing
+        tells of. Apart: a session that is over, and its buffers, is not kept while `_tell_commits`
+        waits."""
         self._take_wanted()
         for session in list(self._sessions()):
             await session.words.tell_levels_in_turns()
-        return any(session.words.is_behind for session in self._sessions())
+        desks = [session.words for session in self._sessions()]
+        if any(words.is_due for words in desks):
+            return 0.0
+        return COMMIT_SECONDS if any(words.is_behind for words in desks) else math.inf
 
     def _take_wanted(self) -> None:
         """Sinks are to hear of levels that are waited for."""
         for queue in filter(None, map(self.queues.get, self._bell.take_wanted())):
-            queue.touch()
+            queue.touch(is_first=True)
 
     async def _tell_tailers(self) -> None:
         """Tells sinks where named tailers stand: of all queues once a second, and ten times a

@@ -16,7 +16,9 @@ import trio
 from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
+from cqrepl.protocol import source as protocol_source
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.messages.levels import write_committed
 from cqrepl.queue import Queue
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import Cycle
@@ -295,3 +297,97 @@ async def test_what_lanes_have_done_is_asked_of_those_that_were_lent(
         lanes.leave()
         with pytest.raises(AssertionError, match="listed"):
             lanes.lend()
+
+
+class Commits:
+    """Counts the words of what is safe that a source writes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+
+        def noting(index: int) -> bytes:
+            self.count += 1
+            return write_committed(index)
+
+        monkeypatch.setattr(protocol_source, "write_committed", noting)
+
+
+def has_all(source: Source, name: str, index: int) -> bool:
+    return index in source.board(name).marks.values()
+
+
+async def test_words_of_what_is_safe_have_one_rate_for_all_queues(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many stream; and none is left out."""
+    async with joined(paths, tmp_path) as (source, sink):
+        words = session_of(source).words
+        await eventually(lambda: not words.is_behind)
+        monkeypatch.setattr(worddesk, "COMMITS_PER_S", 20)
+        monkeypatch.setattr(worddesk, "COMMITS_AT_ONCE", 5)
+        commits, began = Commits(monkeypatch), trio.current_time()
+        for nth in range(3, 13):
+            for name in NAMES:
+                more_excerpts(paths[name], nth, 1)
+            for name in NAMES:
+                await eventually(partial(has_all, source, name, noon_index(sequence=nth)))
+            await trio.sleep(0.06)  # all are looked at, if there is no rate
+        told, seconds = commits.count, trio.current_time() - began
+        assert 0 < told <= 5 + 20 * seconds
+        assert words.commits >= told
+        monkeypatch.setattr(worddesk, "COMMITS_AT_ONCE", 100)
+        monkeypatch.setattr(worddesk, "COMMITS_PER_S", 2000)
+        last = noon_index(sequence=12)
+        await eventually(lambda: all(committed(sink, name) == last for name in NAMES), 60)
+
+
+async def test_one_that_seldom_streams_waits_for_none_that_always_do(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with joined(paths, tmp_path) as (source, sink):
+        words = session_of(source).words
+        await eventually(lambda: not words.is_behind)
+        monkeypatch.setattr(worddesk, "COMMITS_PER_S", 0)  # but for what is given here
+        words._tokens = 0.0
+        for nth in (3, 4):
+            names = [name for name in NAMES if nth == 4 or name != LIVE]
+            for name in names:
+                more_excerpts(paths[name], 3 if name == LIVE else nth, 1)
+            for name in names:
+                await eventually(partial(has_all, source, name, last_of(paths[name])))
+            session_of(source).catch_up()
+            if nth == 3:
+                words._tokens = float(COUNT)
+                words.tell_levels()
+                words._tokens = 0.0
+        assert set(NAMES) <= words._touched.keys()
+        monkeypatch.setattr(worddesk, "TOUCHED_ROUND", 1)
+        commits = Commits(monkeypatch)
+        words._tokens = 1.0
+        words.tell_levels()
+        assert commits.count == 1
+        await eventually(partial(is_committed, sink, last_of(paths[LIVE])))
+
+
+async def test_a_level_that_is_waited_for_is_told_whatever_the_rate(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with joined(paths, tmp_path) as (source, _):
+        words = session_of(source).words
+        monkeypatch.setattr(worddesk, "COMMITS_PER_S", 0)
+        words._tokens = 0.0
+        level = AckLevel.SYNCED
+        with trio.fail_after(SECONDS):
+            for name in NAMES:
+                await source.board(name).wait_acked(LAST, level=level)
+        (handler,) = {
+            session_of(source)._connection.source(each.cid)
+            for each in session_of(source).outgoing.values()
+            if each.queue.name == LIVE
+        }
+        assert level in handler._wanted
+
+
+def last_of(path: Path) -> int:
+    with Queue.open(path) as queue:
+        return queue.next_index() - 1

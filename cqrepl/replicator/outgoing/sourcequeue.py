@@ -50,8 +50,12 @@ _logger = logging.getLogger(__name__)
 class StreamingSession(QueueSession, Protocol):
     """Streams a queue."""
 
-    def touch(self, name: str) -> None:
-        """Something may have come of it that its sink is to hear."""
+    def touch(self, name: str, *, is_first: bool = False) -> None:
+        """Something may have come of it that its sink is to hear.
+
+        Args:
+            is_first: a level is waited for that was not before.
+        """
 
 
 class SourceQueue:
@@ -311,10 +315,14 @@ class SourceQueue:
             self.note_damage()
         return error
 
-    def touch(self) -> None:
-        """More of it may be safe, or waited for: sinks may have something to hear."""
+    def touch(self, *, is_first: bool = False) -> None:
+        """More of it may be safe, or waited for: sinks may have something to hear.
+
+        Args:
+            is_first: a level is waited for that was not before.
+        """
         for session in self.sessions:
-            session.touch(self.name)
+            session.touch(self.name, is_first=is_first)
 
     def check_leads(self, host_id: int) -> None:
         """Does nothing where this host may stream it: one that it passes on it never leads.

@@ -418,9 +418,13 @@ class SourceSession:
             self._goes_on(each.queue.name)
         self._shared.changed.set()
 
-    def touch(self, name: str) -> None:
-        """Something may have come of a queue that its sink is to hear."""
-        self.words.touch(name)
+    def touch(self, name: str, *, is_first: bool = False) -> None:
+        """Something may have come of a queue that its sink is to hear.
+
+        Args:
+            is_first: a level is waited for that was not before.
+        """
+        self.words.touch(name, is_first=is_first)
 
     def tell_tailers(self, looks: TailerLooks, *, only_moving: bool = False) -> bool:
         """Tells this sink where named tailers stand; true where one has moved.

@@ -10,11 +10,19 @@ until all of that is told and on the disk its queue is behind. Of many that are,
 each time, in turn. What that leaves, as what a program
 of the sink takes later still, is met by a round: some others, in turn, are looked at each time.
 
+Each word of what is safe wakes the event loops of both ends, and while a thousand queues stream
+there is a new one of each all the time. So there is one rate of them for the connection, and of the
+touched ones those come first that were looked at longest ago: one to which something comes now and
+then waits for no other, and those that stream share what is left. That a level is waited for is
+told at once, whatever the rate.
+
 Readers of any process move named tailers, and nothing tells of it. All queues are looked at once a
 second for that, once for all of their sinks, and those where one has moved, ten times a second.
 """
 
 from collections.abc import Callable, Mapping
+from heapq import nsmallest
+from itertools import islice
 from typing import Final
 
 import trio
@@ -28,6 +36,9 @@ from cqrepl.replicator.outgoing.toldtailers import TailerLooks
 
 ROUND: Final = 8  # queues that nothing is known to have touched, looked at each time
 BEHIND_ROUND: Final = 64  # the same for those that are behind, and nothing has touched since
+TOUCHED_ROUND: Final = 128  # the same for those that were touched
+COMMITS_PER_S: Final = 2000  # words of what is safe: for a hundred queues twenty times a second
+COMMITS_AT_ONCE: Final = 100
 TURN_QUEUES: Final = 8  # looked at before others have their turn
 TURN_SECONDS: Final = 0.001
 
@@ -42,18 +53,23 @@ class WordDesk:
         rounds: how often there was a look for levels so far.
         looks: how many queues were looked at then, in all.
         looks_at_tailers: the same for named tailers.
+        commits: how often the sink was told up to where a queue is safe.
     """
 
     def __init__(
         self, outgoing: Mapping[Cid, Outgoing], connection: Connection, pump: Pump
     ) -> None:
-        self.rounds = self.looks = self.looks_at_tailers = 0
+        self.rounds = self.looks = self.looks_at_tailers = self.commits = 0
         self._outgoing = outgoing
         self._connection = connection
         self._pump = pump
         self._streams: dict[str, Outgoing] = {}  # those that have begun, by name
         self._touched: dict[str, None] = {}  # names, in the order in which it was known
-        self._behind: list[str] = []
+        self._first: dict[str, None] = {}  # the same, of those that do not wait for the rate
+        self._looked_in: dict[str, int] = {}  # the round in which each touched one was looked at
+        self._behind: dict[str, None] = {}  # those that were looked at last come last
+        self._tokens = float(COMMITS_AT_ONCE)  # so many may be told
+        self._filled_at = trio.current_time()
         self._is_under_way = False  # some of a round are still to come
         self._round: list[str] = []  # names that are still to come in this one
         self._moving: list[str] = []  # names of queues where a named tailer has moved
@@ -63,51 +79,92 @@ class WordDesk:
         self._streams[each.queue.name] = each
         self.touch(each.queue.name)
 
-    def touch(self, name: str) -> None:
-        """Something may have come of a queue that its sink is to hear."""
-        self._touched[name] = None
+    def touch(self, name: str, *, is_first: bool = False) -> None:
+        """Something may have come of a queue that its sink is to hear.
+
+        Args:
+            is_first: a level is waited for: before all others, and whatever the rate.
+        """
+        (self._first if is_first else self._touched)[name] = None
 
     @property
     def is_behind(self) -> bool:
         """True while there may be more to say soon, of which nothing tells."""
-        return bool(self._touched or self._behind or self._is_under_way)
+        return self.is_due or bool(self._behind or self._is_under_way)
+
+    @property
+    def is_due(self) -> bool:
+        """True while there are queues that were touched since they were looked at."""
+        return bool(self._first or self._touched)
 
     def close(self) -> None:
         """The connection is over: nothing is told any more."""
         self._streams.clear()
+        self._first.clear()
+        self._touched.clear()
+        self._behind.clear()
 
     def tell_levels(self) -> None:
         """Tells this sink which levels are waited for, and up to where queues are safe."""
-        for name in self._next_round():
-            self._tell_levels_of(name)
+        for name, waits_for_rate in self._next_round():
+            self._tell_levels_of(name, waits_for_rate=waits_for_rate)
         self._wake()
 
     async def tell_levels_in_turns(self) -> None:
         """The same, a few queues at a time: a thread of the program that waits for one of them
         would wait until all have been looked at."""
         self._is_under_way = True
-        for nth, name in enumerate(self._next_round(), 1):
-            self._tell_levels_of(name)
+        for nth, (name, waits_for_rate) in enumerate(self._next_round(), 1):
+            self._tell_levels_of(name, waits_for_rate=waits_for_rate)
             if nth % TURN_QUEUES == 0:
                 self._wake()
                 await trio.sleep(TURN_SECONDS)
         self._is_under_way = False
         self._wake()
 
-    def _next_round(self) -> list[str]:
+    def _next_round(self) -> list[tuple[str, bool]]:
+        """The names of those that are looked at now, and whether each may have to wait."""
         self.rounds += 1
-        behind, left = self._behind[:BEHIND_ROUND], self._behind[BEHIND_ROUND:]
-        due = list(dict.fromkeys([*self._touched, *behind, *self._next_in_round()]))
-        looked_at = set(due)
-        self._touched, self._behind = {}, [name for name in left if name not in looked_at]
-        return due
+        self._fill()
+        first, self._first = self._first, {}
+        due = dict.fromkeys(first, False)
+        if self._tokens >= 1:
+            behind = islice(self._behind, BEHIND_ROUND)
+            for name in (*self._longest_ago(), *behind, *self._next_in_round()):
+                due.setdefault(name, True)
+        return list(due.items())
 
-    def _tell_levels_of(self, name: str) -> None:
+    def _longest_ago(self) -> list[str]:
+        """Of those that were touched, some that were looked at longest ago."""
+        if len(self._touched) <= TOUCHED_ROUND:
+            return list(self._touched)
+        return nsmallest(TOUCHED_ROUND, self._touched, lambda name: self._looked_in.get(name, 0))
+
+    def _fill(self) -> None:
+        now = trio.current_time()
+        more = (now - self._filled_at) * COMMITS_PER_S
+        self._tokens = min(self._tokens + more, float(COMMITS_AT_ONCE))
+        self._filled_at = now
+
+    def _tell_levels_of(self, name: str, *, waits_for_rate: bool) -> None:
+        if waits_for_rate and self._tokens < 1:
+            return  # where it was known to be touched, or behind, it still is
+        if name in self._touched:
+            del self._touched[name]
+            self._looked_in[name] = self.rounds
+        self._behind.pop(name, None)
         each = self._stream(name)
-        if each is not None:
-            self.looks += 1
-            if each.tell_levels(self._connection.source(each.cid)):
-                self._behind.append(name)
+        if each is None:
+            self._looked_in.pop(name, None)
+            return
+        source = self._connection.source(each.cid)
+        before = source.index_committed
+        self.looks += 1
+        if each.tell_levels(source):
+            self._behind[name] = None
+        if source.index_committed != before:
+            self.commits += 1
+            self._tokens -= 1
 
     def _wake(self) -> None:
         if self._connection.has_data_to_send:
