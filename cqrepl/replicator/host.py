@@ -203,7 +203,7 @@ class Host:
         with self.changing():
             await self.close_writer(name)
             await self.source.remove(name, "it is opened anew")
-            self.source.stream_again(name, path, KeptEpochs(path))
+            self.source.stream_again(name, path, self._kept_epochs(path))
 
     def forget(self, host_id: int) -> list[str]:
         """A sink that is not to come again holds no store files any more; names of the queues that
@@ -273,7 +273,7 @@ class Host:
         removed = self._paths.keys() - paths.keys()
         passed_on = relays_of(settings)
         sources = {name: path for name, path in sources.items() if name not in passed_on}
-        epochs = {name: KeptEpochs(path) for name, path in {**sources, **sinks}.items()}
+        epochs = {name: self._kept_epochs(path) for name, path in {**sources, **sinks}.items()}
         if settings.sink.masters:
             sources, sinks = by_epochs(sources, sinks, epochs, settings.protocol.host_id)
         self._place(settings, sources, sinks, removed)
@@ -307,8 +307,9 @@ class Host:
                     await self._remove(name)
             for name, queue in list(self.sink.queues.items()):
                 # where there was a promotion, it is taken from whoever that has made the leader
-                promised = queue.epochs.now.promised_to if queue.epochs.are_known else 0
-                giver = promised or settings.sink.masters.get(name)
+                giver = settings.sink.masters.get(name)
+                if queue.epochs.are_known and queue.epochs.now.promised:
+                    giver = queue.epochs.now.promised_to
                 if queue.master_id != giver:
                     await self.sink.follow(name, giver)
             added = passed_on - set(self._relays.names)
@@ -383,7 +384,8 @@ class Host:
         queue = self.source.queues.get(name) or self.sink.queues[name]
         old, own = self.settings, self.settings.protocol.host_id
         was, now = old.sink.masters[name], settings.sink.masters[name]
-        if queue.epochs.now.promised_to == now:  # its file says now what a promotion has made so
+        known = queue.epochs.now
+        if known.promised and known.promised_to == now:  # its file says now what a promotion made
             self._set(old, settings)
             return
         check_no_epoch(name, queue.epochs)
@@ -411,6 +413,8 @@ class Host:
             if not await self._until_so(partial(self.source.has_all, name, master_id)):
                 has = "has not all of it" if master_id in self.endpoint.connections else "is away"
                 raise Refused(f"queue {name!r} stays here: host {master_id} {has}")
+            # until it follows that one, this host is known to have streamed it last
+            await in_thread(epochs.note_streaming)
             await self.close_writer(name)
             await self.source.remove(name, f"host {master_id} is its master now")
             try:
@@ -535,7 +539,7 @@ class Host:
     async def _running(self) -> AsyncIterator[None]:
         from_here, to_here = directions(self.settings, self._program)
         settings, program = self.settings, self._program
-        epochs = {name: KeptEpochs(path) for name, path in {**from_here, **to_here}.items()}
+        epochs = {each: self._kept_epochs(path) for each, path in {**from_here, **to_here}.items()}
         if settings.sink.masters:  # a host of a cluster: others may lead than its file says
             from_here, to_here = by_epochs(from_here, to_here, epochs, settings.protocol.host_id)
             program = desk = FenceDesk(self, program)
@@ -572,6 +576,11 @@ class Host:
                 self.control.asked(),
             ):
                 yield
+
+    def _kept_epochs(self, path: Path) -> KeptEpochs:
+        """Those of a queue in a directory; in a cluster with who streams it."""
+        own = self.settings.protocol.host_id if self.settings.sink.masters else 0
+        return KeptEpochs(path, own)
 
     def _begin(self, program: Program | None) -> None:
         """Makes what runs the connections."""

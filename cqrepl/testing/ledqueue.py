@@ -225,8 +225,8 @@ class LedQueue:
         """
         for host, copy in self.copies.items():
             now, was = load_epochs(copy.path), self._promised.get(host, Epochs())
-            promised = (now.promised, now.promised_to)
-            if promised < (was.promised, was.promised_to):
+            is_other = now.promised_to != was.promised_to and was.promised > 0
+            if now.promised < was.promised or (now.promised == was.promised and is_other):
                 text = f"host {host} has promised epoch {was.promised}, and knows {now.promised}"
                 raise BrokenPromiseError("epochs", text)
             self._promised[host] = now

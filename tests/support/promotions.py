@@ -17,7 +17,11 @@ from tests.support.samples import fill, noon_index
 
 
 class Cluster:
-    """Hosts that stream and take in the queue "a"; host 1 is its master. The higher id dials."""
+    """Hosts that stream and take in the queue "a"; host 1 is its master. The higher id dials.
+
+    Attributes:
+        masters: the master of the queue by the file that each host reads.
+    """
 
     def __init__(
         self, folder: Path, nursery: trio.Nursery, count: int, source: SourceSettings | None = None
@@ -26,6 +30,7 @@ class Cluster:
         self.hosts: dict[int, Host] = {}
         self._ids = range(1, count + 1)
         self.roles: dict[int, list[Role]] = {host_id: [] for host_id in self._ids}
+        self.masters = dict.fromkeys(self._ids, 1)
         self._folder = folder
         self._nursery = nursery
         self._ports = {host_id: reserved_port() for host_id in self._ids}
@@ -36,15 +41,20 @@ class Cluster:
 
     def settings(self, host_id: int) -> HostSettings:
         peers = {each: self._address(each) for each in self._ids if each < host_id}
-        paths = {"a": self.path(host_id)}
+        paths, master = {"a": self.path(host_id)}, self.masters[host_id]
         return HostSettings(
             net=NetSettings(listen=self._address(host_id), peers=peers),
             protocol=ProtocolSettings(host_id=host_id, remote_ids=frozenset(self._ids) - {host_id}),
             source=self._source,
-            sink=SinkSettings(masters={"a": 1}),
-            sources=paths if host_id == 1 else {},
-            sinks={} if host_id == 1 else paths,
+            sink=SinkSettings(masters={"a": master}),
+            sources=paths if host_id == master else {},
+            sinks={} if host_id == master else paths,
         )
+
+    async def reload(self, host_id: int, master: int) -> None:
+        """Its file names another master from now on."""
+        self.masters[host_id] = master
+        await self.hosts[host_id].change_master("a", self.settings(host_id))
 
     def _address(self, host_id: int) -> Address:
         return Address.parse(f"127.0.0.1:{self._ports[host_id]}")

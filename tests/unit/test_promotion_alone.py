@@ -1,4 +1,5 @@
-"""One host at most begins an epoch, where nobody accepts a loss: whoever sees whom, and dies when.
+"""One host at most begins an epoch, where nobody accepts a loss: whoever sees whom, and dies when;
+also while hosts read files that name other masters.
 
 A model of hosts, of which promotions each see some: what they plan is what `plan_promotion` says.
 """
@@ -26,11 +27,14 @@ class Hosts:
     acks: int
     copies: dict[int, CopyPosition] = field(default_factory=dict)
     begun: dict[int, set[int]] = field(default_factory=dict)  # who began each epoch
+    masters: dict[int, int] = field(default_factory=dict)  # by the file of each
 
     def __post_init__(self) -> None:
         for each in self.ids:
+            self.masters[each] = MASTER
+            epochs = Epochs().streamed_from(MASTER)
             self.copies[each] = CopyPosition(
-                next_index=END, epochs=Epochs(), is_source=each == MASTER
+                next_index=END, epochs=epochs, is_source=each == MASTER
             )
 
     @property
@@ -40,8 +44,23 @@ class Hosts:
     def plan(self, to: int, seen: set[int], planned: Promotion | None = None) -> Promotion:
         found = {each: self.copies[each] for each in seen | {to}}
         return plan_promotion(
-            "q", to, self.ids, found, master=MASTER, acks=self.acks, planned=planned
+            "q", to, self.ids, found, master=self.masters[to], acks=self.acks, planned=planned
         )
+
+    def reload(self, host: int, master: int) -> None:
+        """It reads a file that names another master. Where it has streamed the queue itself, it
+        gives it up; it takes it over from a host that has."""
+        copy, was = self.copies[host], self.masters[host]
+        if copy.epochs.promised:
+            return
+        if was == host != master:
+            self.copies[host] = replace(copy, is_source=False)
+        if master == host != was:
+            if self.copies[was].is_source:
+                return
+            epochs = copy.epochs.streamed_from(host)
+            self.copies[host] = replace(copy, epochs=epochs, is_source=True)
+        self.masters[host] = master
 
     def promise(self, host: int, epoch: int, to: int) -> bool:
         copy = self.copies[host]
@@ -70,6 +89,9 @@ class Hosts:
                     promised=last.number, promised_to=leader, history=led.epochs.history
                 )
                 self.copies[host] = replace(copy, epochs=epochs, is_source=False)
+        is_by_file = led.is_source and not led.epochs.promised and self.masters[host] == leader
+        if host != leader and is_by_file:
+            self.copies[host] = replace(copy, epochs=copy.epochs.streamed_from(leader))
 
 
 @dataclass
@@ -86,8 +108,11 @@ def run(hosts: Hosts, data: st.DataObject) -> None:
     under_way: list[Operation] = []
     some = st.sets(st.sampled_from(sorted(hosts.ids)))
     one = st.sampled_from(sorted(hosts.ids))
-    for step in data.draw(st.lists(st.sampled_from(["plan", "promise", "begin", "follow"]))):
-        if step == "plan":
+    steps = st.sampled_from(["plan", "promise", "begin", "follow", "reload", "follow"])
+    for step in data.draw(st.lists(steps, max_size=40)):
+        if step == "reload":
+            hosts.reload(data.draw(one), data.draw(one))
+        elif step == "plan":
             to = data.draw(one)
             plan = hosts.plan(to, data.draw(some))
             if not plan.refusal and not plan.is_risky and hosts.promise(to, plan.epoch, to):
@@ -163,3 +188,52 @@ def test_one_of_two_that_was_promised_to_the_other_does_not_lead_alone() -> None
         hosts.promise(each, 1, 2)
     assert hosts.plan(1, {1}).may_split
     assert not hosts.plan(2, {2}).is_risky
+
+
+def test_of_two_that_hand_over_by_file_one_at_most_leads_alone() -> None:
+    """The old master has given the queue up, and the next one, which it does not see, has the older
+    file: each file names the other host."""
+    hosts = Hosts(2, acks=1)
+    hosts.reload(1, 2)
+    assert (hosts.masters, hosts.copies[1].is_source) == ({1: 2, 2: 1}, False)
+    assert hosts.plan(1, {1}).may_split
+    assert not hosts.plan(2, {2}).is_risky
+    hosts.reload(2, 2)
+    hosts.follow(1, 2)  # now it knows
+    assert not hosts.plan(1, {1}).is_risky
+    assert hosts.plan(2, {2}).refusal == "host 2 leads it already"
+
+
+def test_two_halves_with_two_files_do_not_both_lead() -> None:
+    """Who has read a newer one knows no later leader for that; nor does who has an older one know
+    that the next one has begun, which is among those it asks."""
+    hosts = Hosts(4, acks=2)
+    hosts.reload(3, 2)  # and nobody has handed it over
+    assert hosts.plan(3, {1, 3}).majority == 3
+    assert not hosts.plan(4, {2, 4}).may_split
+    hosts.reload(1, 2)
+    hosts.reload(2, 2)
+    hosts.follow(1, 2)
+    assert not hosts.plan(3, {1, 2, 3}).may_split
+    assert hosts.plan(4, {2, 4}).may_split  # one of them knows of the next one, and one does not
+    assert hosts.plan(3, {3, 4}).majority == 2  # both know only of the first one
+    assert not hosts.plan(1, {1, 3}).may_split  # so does one, and that first one says otherwise
+    hosts.reload(2, 3)  # and nobody has taken it over
+    assert hosts.plan(4, {2, 4}).may_split
+
+
+def test_copies_of_which_one_has_promised_tell_no_more_who_led() -> None:
+    """Of two halves that both know only that, either could be the later."""
+    hosts = Hosts(4, acks=2)
+    hosts.promise(3, 1, 3)
+    assert hosts.plan(3, {3, 4}).may_split
+    assert not hosts.plan(3, {2, 3, 4}).may_split
+
+
+def test_a_copy_that_has_not_planned_it_counts_as_one_that_may_have_led() -> None:
+    hosts = Hosts(4, acks=2)
+    plan = hosts.plan(3, {3, 4})
+    assert not plan.is_risky
+    for each in (2, 3):
+        hosts.promise(each, plan.epoch, 3)
+    assert hosts.plan(3, {2, 3}, plan).may_split

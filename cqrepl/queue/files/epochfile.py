@@ -11,7 +11,7 @@ All numbers are little-endian, of 8 bytes.
     position
            0   "cqepochs"
            8   the epoch that was promised
-          16   the host that it was promised to
+          16   the host that it was promised to; with none promised the one that streamed it last
           24   number of epochs in the history, at most 64
           32   of each, the oldest first: its number, its leader, its first index
                CRC-32 of all bytes before

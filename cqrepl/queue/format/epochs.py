@@ -10,7 +10,9 @@ promised an epoch of which it holds nothing, as when the leader has failed on th
 says where two copies part: behind the last epoch that both have, where the earlier one of the next
 begins. What a copy has beyond that, and the higher epoch has not, was never the queue's.
 
-Without any promotion there is no epoch, which counts as number 0; its leader is whoever streams.
+Without any promotion there is no epoch, which counts as number 0; its leader is whoever streams. A
+copy of a cluster notes who that was last, as far as it knows, in the place of whom it has promised
+an epoch to.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +43,8 @@ class Epochs:
 
     Args:
         promised: nothing is taken from a lower epoch; 0: nothing was promised.
-        promised_to: the host that leads in it, or is to; 0 for none.
+        promised_to: the host that leads in it, or is to. Where nothing was promised, the one that
+            has streamed it last, as far as the copy knows; 0 for none.
         history: of what the copy holds.
 
     Raises:
@@ -70,6 +73,12 @@ class Epochs:
         has promised none."""
         return self.number == self.promised
 
+    @property
+    def streamed_by(self) -> int:
+        """Where nothing was promised, the host that has streamed it last, as far as the copy knows;
+        else 0."""
+        return 0 if self.promised else self.promised_to
+
     def may_lead(self, host_id: int) -> bool:
         """Whether a host may stream what it holds, with this behind it."""
         return not self.promised or (self.number, self.promised_to) == (self.promised, host_id)
@@ -78,6 +87,10 @@ class Epochs:
         """The history of a copy whose next index is `end`: an epoch that begins behind it has left
         nothing there yet."""
         return tuple(each for each in self.history if each.start <= end)
+
+    def streamed_from(self, host_id: int) -> "Epochs":
+        """The same, once the queue is streamed by a host, and nothing was promised."""
+        return self if self.promised else replace(self, promised_to=host_id)
 
     def promise(self, number: int, host_id: int) -> "Epochs":
         """The same, once an epoch is promised to a host.

@@ -10,8 +10,9 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.excerpts import Promise
+from cqrepl.protocol.messages.offer import ReplicationHandler
 from cqrepl.queue import QueueLocked
-from cqrepl.queue.format.epochs import History, why_refused
+from cqrepl.queue.format.epochs import why_refused
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.incoming.masters import QueuesFromHere
@@ -41,10 +42,8 @@ class EpochDesk:
     def is_refused(self, event: ev.QueueOffered, queue: SinkQueue) -> bool:
         """Refuses a source that does not lead the queue: by its epoch; or, where there never was
         one, by the file of the cluster."""
-        assert self._connection.remote_id is not None
         own, offered = queue.epochs.now, event.offer.epochs or ()
-        path = event.offer.passed_by
-        leader = path[0] if path else self._connection.remote_id
+        path, leader = event.offer.passed_by, self._leader(event.offer)
         refusal, reason = why_refused(own, offered, leader), StopReason.FENCED
         is_by_file = not own.promised and not offered
         if is_by_file or (path and refusal is None):
@@ -75,8 +74,8 @@ class EpochDesk:
                 may not be on the disk.
         """
         if not queue.has_tail:
-            history = self._connection.offer_of(event.cid).epochs
-            await in_thread(partial(_follow, queue, history, end, identity))
+            offer = self._connection.offer_of(event.cid)
+            await in_thread(partial(_follow, queue, offer, self._leader(offer), end, identity))
             return True
         try:
             gone = await in_thread(queue.cut_off)
@@ -91,10 +90,16 @@ class EpochDesk:
         )
         return False
 
+    def _leader(self, offer: ReplicationHandler) -> int:
+        """The host that streams the queue: the peer, or where it has come by that, the first of
+        those that pass it on."""
+        assert self._connection.remote_id is not None
+        return offer.passed_by[0] if offer.passed_by else self._connection.remote_id
+
 
 def _follow(
-    queue: SinkQueue, history: History | None, end: Index, identity: Identity | None
+    queue: SinkQueue, offer: ReplicationHandler, leader: int, end: Index, identity: Identity | None
 ) -> None:
-    queue.follow(history)
+    queue.follow(offer.epochs, leader)
     if identity is not None and queue.next_index == end:
         queue.take_identity(identity)

@@ -243,10 +243,10 @@ class SinkQueue:
         Raises:
             OSError, QueueDamaged: it cannot be read, now.
         """
-        promised = self.epochs.now.promised_to
+        now = self.epochs.now
         is_news, self._knows_epochs = not self._knows_epochs, True
-        if is_news and promised and self.master_id is not None:
-            self.master_id = promised
+        if is_news and now.promised and self.master_id is not None:
+            self.master_id = now.promised_to
         return is_news
 
     def prepare(
@@ -307,9 +307,9 @@ class SinkQueue:
         self.rest()
         return self._tail.cut_off()
 
-    def follow(self, history: History | None) -> None:
-        """This queue is proved to be a copy of that of a source with this history: nobody else
-        writes to it from now on, and no host of an earlier epoch is followed.
+    def follow(self, history: History | None, leader: int) -> None:
+        """This queue is proved to be a copy of that of a source with this history, which a host
+        leads: nobody else writes to it from now on, and no host of an earlier epoch is followed.
 
         Raises:
             QueueLocked, OSError: as `lock`; or that may not be on the disk.
@@ -317,6 +317,7 @@ class SinkQueue:
         self.lock()
         if history is not None:
             self.epochs.adopt(history)
+        self.epochs.note_streaming(leader)
 
     def check_identity(self, of_source: Identity | None) -> Identity | None:
         """The identity of this queue, None for none. One that is another than its source's is not

@@ -117,6 +117,10 @@ class SourceQueue:
             self._release_dead_back_copy()
             self._put_in_order()
             self.queue.note_follower(is_follower=False)
+            try:
+                self.epochs.note_streaming()
+            except OSError as error:  # copies that follow note it, and this one before it gives up
+                _logger.warning("queue %r: that it is streamed is not noted: %s", name, error)
         self.target = self.queue.last_index()  # the last excerpt at the start
         self.sessions: list[StreamingSession] = []  # of the connections that it goes out on
         self.returning: object | None = None  # its stream to the sink that gives back now

@@ -24,10 +24,12 @@ class KeptEpochs:
 
     Args:
         path: of its directory, which may not be there yet.
+        host_id: of this host, in a cluster; else 0, and who streams the queue is not noted.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, host_id: int = 0) -> None:
         self._path = path
+        self._own = host_id
         self._now: Epochs | None = None
         self._guard = threading.Lock()  # of a change, up to when it is on the disk
 
@@ -59,6 +61,17 @@ class KeptEpochs:
                 self._keep(self.now.promise(number, host_id))
             except ValueError as error:
                 raise Fenced(str(error), path=self._path) from None
+
+    def note_streaming(self, host_id: int | None = None) -> None:
+        """A host streams the queue, None for this one. Where nothing was promised, copies agree by
+        that on who led last.
+
+        Raises:
+            OSError: it may not be on the disk.
+        """
+        if self._own:
+            with self._guard:
+                self._keep(self.now.streamed_from(host_id or self._own))
 
     def adopt(self, history: History) -> None:
         """The copy is proved to hold what a source of this history does.

@@ -12,6 +12,14 @@ already and is promoted to no next epoch, more than half of the others: any two 
 host in common, which promises an epoch once. Where a write waits for one copy, the last leader and
 one more will do: without that leader all others have to promise.
 
+Who led last is what the copies know, each by what has come to it. A file does not say that: while a
+queue is handed over by it, one host has another version of it than the next one. So where there was
+no epoch, each copy has noted who streamed the queue to it; one that streamed it itself, itself.
+Where two that answer say otherwise, and neither of those that they name says so itself, nobody is
+the last leader, and more than half of all hosts have to promise. Of two halves without a host in
+common each would hold the other one's last leader, who has followed its own one since: only one of
+the two can be the later.
+
 Not so where a power cut may have taken the old leader's end; nor where there was no epoch, and who
 is called the master here streams nothing: another host leads then, by a file that is newer.
 """
@@ -67,6 +75,7 @@ class Promotion:
         refusal: why it cannot be done at all.
         led: hosts that may have led last: whose writes may be safe on copies that do not answer.
         unsure: those of them that answer, and may lack some of what was safe for all that.
+        last: the one that led last, as all that answer know; 0 where they do not agree.
         history: of what comes before the epoch.
     """
 
@@ -88,6 +97,7 @@ class Promotion:
     refusal: str = ""
     led: frozenset[int] = frozenset()
     unsure: frozenset[int] = frozenset()
+    last: int = NOBODY
     history: History = ()
     unproved: Index | None = None
 
@@ -190,7 +200,7 @@ def plan_promotion(
         to: the host that is to lead; its own position is among them.
         hosts: all of the cluster.
         positions: what those say that answer.
-        master: who leads where there never was an epoch.
+        master: who leads where there never was an epoch, and no copy knows who has streamed it.
         acks: how many copies a write waited for, at least 1.
         declined: hosts that answer, and do not promise, and why.
         planned: what was before the copies promised it.
@@ -209,7 +219,8 @@ def plan_promotion(
     unsure = _unsure(led & positions.keys(), positions, planned)
     away = (led - positions.keys()) | unsure  # the others have all that was safe
     may_lose = any(len(positions.keys() - {each}) < needed for each in away)
-    majority = _majority(hosts, positions, master=master, acks=acks)
+    last = _last_leader(to, hosts, positions, master, planned)
+    majority = _majority(hosts, positions, last, acks)
     # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
     # and so is one that others have promised not to follow, for a host that has not begun to lead
     is_alone = not any(each.is_source for host, each in positions.items() if host != to)
@@ -239,6 +250,7 @@ def plan_promotion(
         refusal=refusal,
         led=led,
         unsure=unsure,
+        last=last,
         history=history,
         unproved=unproved,
     )
@@ -348,9 +360,12 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
     Only that host knows for sure. Where it does not answer, it may have led; and where it has not
     begun, whoever led before it still counts.
     """
-    begun = _begun(positions)
-    number, leader, _ = max(begun, default=(0, master, NEXT_OF_EMPTY))
-    rivals = {each.leader for each in begun if each.number == number}  # of losses accepted twice
+    if begun := _begun(positions):
+        number, leader, _ = max(begun)
+        rivals = {each.leader for each in begun if each.number == number}  # losses accepted twice
+    else:
+        number, rivals = 0, _streamed(positions, master)
+        leader = master if master in rivals else min(rivals)
     unsure = {
         each.epochs.promised: each.epochs.promised_to
         for each in positions.values()
@@ -360,22 +375,56 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
     return was, frozenset({leader, *rivals, *unsure.values()})
 
 
+def _streamed(positions: Mapping[int, CopyPosition], master: int) -> set[int]:
+    """The hosts that stream the queue, or have last, as the copies know, where there was no epoch:
+    not one that answers, and has followed another one since. By the file of the cluster only where
+    no copy knows."""
+    known = {each.epochs.streamed_by for each in positions.values()} - {NOBODY}
+    known |= {host for host, each in positions.items() if each.is_source}
+    follow = {
+        host
+        for host, each in positions.items()
+        if not each.is_source and each.epochs.streamed_by not in (NOBODY, host)
+    }
+    return known - follow or known or {master}
+
+
+def _last_leader(
+    to: int,
+    hosts: Set[int],
+    positions: Mapping[int, CopyPosition],
+    master: int,
+    planned: Promotion | None,
+) -> int:
+    """The host that has led last, as those that answer know: that has begun the latest epoch, or,
+    without any, has streamed the queue last; `NOBODY` where they do not agree.
+
+    That another one has led since, they may not know: then that one is not among them. A copy that
+    has promised an epoch, which nobody has begun, tells no more whom it knew before. One of two
+    hosts may go on for all that: the other one does not without it.
+    """
+    if begun := _begun(positions):
+        return max(begun).leader
+    if planned is not None:  # all have promised since
+        is_same = positions.keys() <= {planned.leader, *planned.fenced}
+        return planned.last if is_same else NOBODY
+    if any(each.epochs.promised for each in positions.values()):
+        return master if hosts == {to, master} else NOBODY
+    known = _streamed(positions, master)
+    return known.pop() if len(known) == 1 else NOBODY
+
+
 def _begun(positions: Mapping[int, CopyPosition]) -> list[Epoch]:
     return [each.epochs.history[-1] for each in positions.values() if each.epochs.history]
 
 
-def _majority(
-    hosts: Set[int], positions: Mapping[int, CopyPosition], *, master: int, acks: int
-) -> int:
-    """How many hosts have to promise, that no other set of those that would do is without them.
-
-    The last leader is, as far as those know that promise, the one that has begun the latest epoch.
-    That another one has since, they may not know: then that one is not among them.
-    """
-    _, leader, _ = max(_begun(positions), default=(0, master, NEXT_OF_EMPTY))
-    if leader not in positions:
-        return len(hosts - {leader}) // 2 + 1
+def _majority(hosts: Set[int], positions: Mapping[int, CopyPosition], last: int, acks: int) -> int:
+    """How many hosts have to promise, that no other set of those that would do is without them."""
     of_all = len(hosts) // 2 + 1
+    if last == NOBODY:
+        return of_all
+    if last not in positions:
+        return len(hosts - {last}) // 2 + 1
     return of_all if acks > 1 else min(of_all, 2)
 
 
