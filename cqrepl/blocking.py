@@ -9,6 +9,7 @@ goes through the host's thread. What goes wrong there comes out where the host i
 where its block ends.
 """
 
+import errno
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ import trio
 
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program
+from cqrepl.net.threads import NoThread
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
@@ -29,7 +31,7 @@ from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.openedqueue import OpenedQueue, Payload
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostSettings
-from cqrepl.surroundings import surroundings
+from cqrepl.surroundings import NO_THREAD, begun, surroundings
 
 __all__ = ["BlockingHost", "BlockingQueue", "Host"]
 
@@ -44,6 +46,7 @@ class BlockingHost:
 
     Raises:
         QueueError, Refused, Unreachable, ValueError: when it is entered, as `cqrepl.Host`.
+        OSError: when it is entered, and there is no thread to be had; it may be tried again.
         RuntimeError: it is entered again, or in an event loop, which it would hold up; and where it
             is used before its block, or in a process that was forked.
         HostEnded: it is used after its end.
@@ -75,7 +78,9 @@ class BlockingHost:
         if self._process is not None:
             raise RuntimeError("a host runs once: make another one")
         self._process = surroundings().process_id()
-        self._thread.start()
+        if not begun(self._thread):
+            self._process = None
+            raise NoThread(errno.EAGAIN, NO_THREAD)
         try:
             self._begun.wait()
         except BaseException:

@@ -23,6 +23,7 @@ from cqrepl.queue.format.index import Index
 from cqrepl.replicator.leadership import Leading
 from cqrepl.replicator.settings import SourceSettings
 from tests.support import forks
+from tests.support.nothreads import no_threads
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
 from tests.support.samples import NOON_MS
@@ -41,6 +42,16 @@ def pair(tmp_path: Path) -> Iterator[tuple[BlockingHost, BlockingHost]]:
     with Host(source_of(tmp_path / "q")) as one:
         with Host(HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "copy"})) as two:
             yield one, two
+
+
+def test_one_that_gets_no_thread_may_be_tried_again(tmp_path: Path) -> None:
+    host = Host(source_of(tmp_path / "q"))
+    with no_threads(), pytest.raises(OSError, match="can't start new thread"):
+        host.__enter__()
+    with pytest.raises(RuntimeError, match="does not run yet"):
+        host.check()
+    with host:
+        assert host.port
 
 
 def test_threads_append_as_a_policy_says(tmp_path: Path) -> None:
