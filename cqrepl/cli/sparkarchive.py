@@ -49,7 +49,8 @@ def archive() -> None:
     "--hold/--release",
     "holds",
     default=None,
-    help="`cqrepl gc` keeps what is not in this archive yet, from now on, or no longer.",
+    help="`cqrepl gc` keeps what is not in this archive yet, from now on, or no longer, also where"
+    " the archive has gone.",
 )
 @spark_options
 @json_option

@@ -7,6 +7,7 @@ from cqrepl.commands import outcome
 from cqrepl.commands.sparkjob import SessionOptions, missing, run_job
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import format_bytes, plural
+from cqrepl.queue import Queue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,12 +47,33 @@ def run_archive(
         code = _print_left_out(path, manifest, with_open=with_open, as_json=as_json) or code
         return _print_lost_end(path, as_json=as_json) or code
 
+    if holds is False:  # before all that may fail
+        code = outcome.guarded("cqrepl spark archive", lambda: _released(path, out, as_json))
+        if code != exitcodes.OK:
+            return code
     return run_job("cqrepl spark archive", options, work, [path])
+
+
+def _released(path: Path, out: Path | str, as_json: bool) -> int:
+    """Has retention wait for an archive no longer, and says so; the exit code."""
+    try:
+        from cqrepl.spark.jobs.archivehold import release
+        from cqrepl.spark.jobs.archiveplace import place_of
+    except ImportError as error:
+        raise missing(error) from error
+    place = place_of(out)
+    with Queue.open(path) as queue:
+        is_new = release(queue, place.text)
+    row = {"v": 1, "queue": str(path), "archive": place.text, "is_released": is_new}
+    said = "waits" if is_new else "did not wait"
+    text = f"cqrepl gc of {path} {said} for {place.text}{' no longer' if is_new else ''}\n"
+    output.write_text(output.json_line(row) if as_json else text)
+    output.flush()
+    return exitcodes.OK
 
 
 def _print_left_out(path: Path, manifest: "Manifest", *, with_open: bool, as_json: bool) -> int:
     """Names the cycles that will never be archived as they are; the exit code."""
-    from cqrepl.queue import Queue
     from cqrepl.spark.jobs.archiveplan import left_out
 
     with Queue.open(path) as queue:
@@ -71,7 +93,6 @@ def _print_left_out(path: Path, manifest: "Manifest", *, with_open: bool, as_jso
 
 def _print_lost_end(path: Path, *, as_json: bool) -> int:
     """Says where the queue has lost its end, which is in no archive then; the exit code."""
-    from cqrepl.queue import Queue
     from cqrepl.spark.lostends import confirmed_lost_end
 
     with Queue.open(path) as queue:

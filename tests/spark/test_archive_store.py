@@ -193,7 +193,7 @@ def test_an_archive_that_has_lost_its_manifest_is_left_alone(queue: Path, tmp_pa
     held = parts_of(out)
     manifest = (out / "_manifest.json").rename(tmp_path / "saved")
     next(queue.glob("20231114*.cq4")).unlink()  # as retention has
-    for words in ((queue, out), (queue, out, "--replace", "--hold"), (queue, out, "--release")):
+    for words in ((queue, out), (queue, out, "--replace", "--hold")):
         found = run(*words)
         assert found.exit_code == 4, found.output
         told = "_manifest.json: expected the manifest of 3 parts, found none; put it back, or"
@@ -203,6 +203,34 @@ def test_an_archive_that_has_lost_its_manifest_is_left_alone(queue: Path, tmp_pa
     manifest.rename(out / "_manifest.json")
     assert run(queue, out, "--with-open").exit_code == 0
     assert parts_of(out)[:3] == held
+
+
+@pytest.mark.parametrize("lost", ["a part", "the manifest", "all"])
+def test_a_hold_is_given_up_whatever_has_become_of_the_archive(
+    queue: Path, tmp_path: Path, lost: str
+) -> None:
+    out = tmp_path / "out"
+    assert run(queue, out, "--hold").exit_code == 0
+    with Queue.open(queue) as growing:
+        for nth in (4, 5):
+            growing.append(b"next", now_ms=(CYCLE + nth) * DAY_MS)
+    assert f"reader archive {out} is at" in gc_lines(queue)[3]
+    if lost == "a part":
+        parts_of(out)[0].unlink()
+    elif lost == "the manifest":
+        (out / "_manifest.json").unlink()
+    else:
+        out.rename(tmp_path / "aside")
+        out.write_text("no directory")
+    found = run(queue, out, "--release")
+    assert found.exit_code == (2 if lost == "all" else 4), found.output
+    assert found.stdout.startswith(f"cqrepl gc of {queue} waits for {out} no longer\n")
+    assert len(found.stderr.splitlines()) == 1
+    assert gc_lines(queue)[3] == ""
+    again = run(queue, out, "--release", "--json")
+    assert json.loads(again.stdout.splitlines()[0]) == {
+        "v": 1, "queue": str(queue), "archive": str(out), "is_released": False,
+    }  # fmt: skip
 
 
 def test_a_first_run_that_is_cut_off_is_begun_again(

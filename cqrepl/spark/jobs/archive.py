@@ -72,8 +72,8 @@ def archive(
         verify: read all parts back, also those of earlier runs, and compare digests.
         replace: archive anew what the queue holds otherwise than the archive, and what the archive
             has lost the parts of.
-        holds: the queue names the archive, so that retention waits for it, or no longer; None: as
-            it did.
+        holds: the queue names the archive, so that retention waits for it, or no longer, whatever
+            becomes of the run; None: as it did.
         task_bytes: of store file that a task reads, about.
 
     Raises:
@@ -90,6 +90,8 @@ def archive(
     path, place = Path(path).absolute(), place_of(out)
     options = _Options(with_open=with_open, verify=verify, replace=replace, task_bytes=task_bytes)
     with Queue.open(path) as queue:
+        if holds is False:  # first: it has to end where the archive has gone, too
+            release(queue, place.text)
         _held(place, queue.layout)  # before anything is made: it may be no archive
         with place.locked():
             if holds:  # first: nothing goes while it is archived
@@ -97,9 +99,7 @@ def archive(
             manifest, count = _brought_up(spark, queue, place, options)
             if place.settled_s == 0:
                 remove_left_over(place, manifest)
-            if holds is False:
-                release(queue, place.text)
-            elif holds or is_held(queue, place.text):
+            if holds or is_held(queue, place.text):
                 hold(queue, place.text, manifest.cycles)
     return manifest, count
 
