@@ -6,7 +6,9 @@ not empty, and with one that moves into it, as HDFS does. No Hadoop is run here.
 
 import os
 import threading
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,18 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Counting(RenamingPlace):
+    """Notes how often it is asked for sizes."""
+
+    asked: Path
+
+    def sizes(self, names: Iterable[str]) -> Mapping[str, int]:
+        with self.asked.open("a") as out:
+            out.write(".")
+        return RenamingPlace.sizes(self, names)
 
 
 @pytest.fixture(params=["refuses", "moves into"])
@@ -131,6 +145,21 @@ def test_there_and_back(spark: "SparkSession", place: RenamingPlace, tmp_path: P
         [MANIFESTS, "00000001"],  # of nothing yet, before the first part
         [MANIFESTS, "00000002"],
     ]
+
+
+def test_the_sizes_of_parts_are_asked_for_once(
+    spark: "SparkSession", place: RenamingPlace, tmp_path: Path
+) -> None:
+    """Also where the queue is to wait for the archive: far away, each of them costs a question."""
+    from cqrepl.spark.jobs.archive import archive
+
+    queue = make_queue(tmp_path / "queue", (30, 20, 10))
+    asked = tmp_path / "asked"
+    counting = Counting(place.name, place.root, place.connect, asked)
+    archive(spark, queue, counting, holds=True)
+    assert asked.read_text() == "."  # of what was written
+    archive(spark, queue, counting, holds=True)
+    assert asked.read_text() == ".."
 
 
 def test_two_runs_at_once_lose_nothing(

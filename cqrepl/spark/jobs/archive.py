@@ -88,14 +88,15 @@ def archive(
             gone; or the manifest has, then nothing is changed.
     """
     path, place = Path(path).absolute(), place_of(out)
-    options = _Options(with_open=with_open, verify=verify, replace=replace, task_bytes=task_bytes)
+    options = _Options(
+        with_open=with_open, verify=verify, replace=replace, holds=holds is True,
+        task_bytes=task_bytes,
+    )  # fmt: skip
     with Queue.open(path) as queue:
         if holds is False:  # first: it has to end where the archive has gone, too
             release(queue, place.text)
         _held(place, queue.layout)  # before anything is made: it may be no archive
         with place.locked():
-            if holds:  # first: nothing goes while it is archived
-                _hold_whole(queue, place)
             manifest, count = _brought_up(spark, queue, place, options)
             if place.settled_s == 0:
                 remove_left_over(place, manifest)
@@ -111,6 +112,7 @@ class _Options:
     with_open: bool
     verify: bool
     replace: bool
+    holds: bool
     task_bytes: int
 
 
@@ -134,15 +136,16 @@ def _added(
     spark: SparkSession, queue: Queue, place: ArchivePlace, options: _Options
 ) -> tuple[Manifest, int]:
     layout = queue.layout
-    cycles, version = _begun(place, layout)
+    cycles, version = _begun(queue, place, options)
     gone = parts_gone(place, cycles)
     if gone and place.manifest()[1] != version:
         raise ArchiveChanged(f"{place.text}: another run has taken what its manifest had named")
     lost = {cycle.cycle for cycle, _ in gone}
     held = {cycle.cycle: cycle for cycle in cycles if cycle.cycle not in lost}
+    if options.holds or (gone and not options.replace and is_held(queue, place.text)):
+        # before anything is archived: nothing goes meanwhile
+        hold(queue, place.text, list(held.values()))
     if gone and not options.replace:
-        if is_held(queue, place.text):
-            hold(queue, place.text, list(held.values()))
         check_remade(place, gone, ())
     plan = plan_archive(queue, held, with_open=options.with_open)
     same = plan.judge(_digests(spark, queue.path, plan, options.task_bytes))
@@ -161,22 +164,17 @@ def _added(
 
 
 def _begun(
-    place: ArchivePlace, layout: QueueLayout
+    queue: Queue, place: ArchivePlace, options: _Options
 ) -> tuple[tuple[ArchivedCycle, ...], str | None]:
     """As `_held`, of an archive that has a manifest from now on: that of one that holds nothing
     comes before its first part, so parts without one are of an archive that has lost it."""
-    cycles, version = _held(place, layout)
+    cycles, version = _held(place, queue.layout)
     if version is None:
-        write_manifest(place, Manifest(layout=layout, cycles=()), None)
-        return _held(place, layout)
+        if options.holds:
+            hold(queue, place.text, ())
+        write_manifest(place, Manifest(layout=queue.layout, cycles=()), None)
+        return _held(place, queue.layout)
     return cycles, version
-
-
-def _hold_whole(queue: Queue, place: ArchivePlace) -> None:
-    """Has retention keep what is not in the archive, or not any more."""
-    cycles, _ = _held(place, queue.layout)
-    lost = {cycle.cycle for cycle, _ in parts_gone(place, cycles)}
-    hold(queue, place.text, [cycle for cycle in cycles if cycle.cycle not in lost])
 
 
 def _digests(spark: SparkSession, path: Path, plan: ArchivePlan, task_bytes: int) -> dict[int, str]:
