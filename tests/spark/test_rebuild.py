@@ -209,6 +209,31 @@ def test_a_last_cycle_that_all_copies_have_lost(
     assert rebuilt(spark, tmp_path / "new", *copies).count == 101_000
 
 
+def test_another_copy_at_the_same_path_when_a_block_is_looked_at_closer(
+    spark: "SparkSession", copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has none of the damage for which the block is looked at."""
+    from cqrepl.spark.failures import JobFailed, one_line
+    from cqrepl.spark.jobs import blockaudit
+    from cqrepl.spark.jobs.tasks import run_tasks
+
+    flip_byte(file_of(copies[1], 1), payload(1000 + 50_000), 9)
+    looked: list[str] = []
+
+    def exchanged(session: Any, what: str, *arguments: Any) -> list[Any]:
+        looked.append(what)
+        if what == "compared":
+            copies[1].rename(tmp_path / "aside")
+            copies[2].rename(copies[1])
+        return run_tasks(session, what, *arguments)
+
+    monkeypatch.setattr(blockaudit, "run_tasks", exchanged)
+    with pytest.raises(JobFailed, match="found another one at the same path"), one_line():
+        rebuilt(spark, tmp_path / "new", *copies[:2])
+    assert looked == ["digested", "compared"]
+    assert not (tmp_path / "new").exists()
+
+
 def test_another_copy_at_the_same_path_when_it_is_read_again(
     spark: "SparkSession", copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
