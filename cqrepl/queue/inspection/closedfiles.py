@@ -6,6 +6,9 @@ noted. Each look then lists the directory, and opens only files that are new to 
 other ones than the last time, or were changed since: those are read once more, too. The last file
 is none of them, whatever was noted: a queue that has lost its end, as one from a backup, gets it
 back from its copies. What changes behind the file system's back is found where copies are compared.
+
+What this process has found as it was noted counts from then on, if the notes go or tell of less: a
+store file may be removed or replaced together with them.
 """
 
 import math
@@ -39,6 +42,7 @@ class ClosedFiles:
         self._cycles = cycles
         self._chains = chains
         self._sound: dict[Cycle, StoreState] = {}  # the file that was looked at, and as it was
+        self._held: dict[Cycle, ClosedCycle] = {}  # what was noted of it then
 
     def look(self, synced: Index, doubtful: range = range(0), seconds: float = math.inf) -> bool:
         """Checks that what was noted is there, and notes what has been closed since; true when that
@@ -58,7 +62,7 @@ class ClosedFiles:
         if not listed:
             return False
         closed, there = self._cycles.closed, set(listed)
-        noted = closed.load()
+        noted = self._known(closed.load(), listed[0])
         if any(listed[0] < cycle < listed[-1] and cycle not in there for cycle in noted):
             self._cycles.check_between(listed[0], listed[-1])
         for record in noted.values():
@@ -81,6 +85,24 @@ class ClosedFiles:
             closed.forget_below(listed[0])
         return closed.is_ahead
 
+    def _known(
+        self, noted: Mapping[Cycle, ClosedCycle], lowest: Cycle
+    ) -> Mapping[Cycle, ClosedCycle]:
+        """What is noted; what was noted, where that has gone or tells of less, or something else.
+
+        Args:
+            lowest: the lowest cycle that has a file: those below are retention's.
+        """
+        for cycle, held in list(self._held.items()):
+            now = noted.get(cycle)
+            if cycle < lowest:
+                del self._held[cycle]
+            elif now is not None and _is_kept(held, now):
+                self._held[cycle] = now
+            else:
+                self._cycles.closed.remember(held)
+        return self._cycles.closed.load()
+
     def _check(self, record: ClosedCycle) -> None:
         file = StoreState.of(self._cycles.path_of(record.cycle))
         if file is None:
@@ -91,6 +113,7 @@ class ClosedFiles:
             count = count_in(self._cycles, record.cycle)
             self._cycles.check_closed(record.cycle, count, is_closed=is_closed)
             self._sound[record.cycle] = file
+            self._held[record.cycle] = record
             if before is not None:  # nobody writes to a closed one
                 self._chains.doubt(record.cycle)
 
@@ -104,6 +127,11 @@ class ClosedFiles:
         if chain is not None:
             self._cycles.closed.remember(ClosedCycle(cycle, count, chain))
         return chain is not None
+
+
+def _is_kept(held: ClosedCycle, now: ClosedCycle) -> bool:
+    """Whether a note tells what it did: a chain or a SHA-256 may have come to it."""
+    return now.excerpts == held.excerpts and held.chain in (now.chain, UNKNOWN_CHAIN)
 
 
 def wanting(cycles: Cycles, known: Mapping[Cycle, ClosedCycle] | None = None) -> list[ClosedCycle]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import IndexGap, Queue, QueueDamaged
+from cqrepl.queue import ExcerptBatch, IndexGap, Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import (
     CLOSED_FILE_NAME,
     FETCH,
@@ -30,6 +30,7 @@ from cqrepl.queue.inspection.verification import verify
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import nth_last_index
 from cqrepl.queue.write.retention import Policy, remove
+from cqrepl.replicator.disk.queueaudit import QueueAudit
 from tests.support.samples import fill, layout, noon_index, noon_path, read, with_number_of
 from tests.support.tables import set_word
 
@@ -480,3 +481,66 @@ def test_a_reader_that_stands_before_a_lost_file_is_told(path: Path) -> None:
         noon_path(path, ROLL, ahead=1).unlink()
         with pytest.raises(QueueDamaged, match="expected 300 excerpts"):
             tailer.next_batch()
+
+
+def renoted(path: Path, tmp_path: Path) -> None:
+    """What another queue has noted takes the place of the notes."""
+    look(tmp_path / "other")
+    (tmp_path / "other" / CLOSED_FILE_NAME).replace(path / CLOSED_FILE_NAME)
+
+
+OTHERS = {"fewer": 0, "others": 1, "more": 2}  # excerpts that differ
+
+
+@pytest.mark.parametrize("how", ["gone", *OTHERS])
+def test_one_that_goes_with_its_note_is_missed_all_the_same(
+    path: Path, tmp_path: Path, how: str
+) -> None:
+    """By a host that runs: it has seen what was there."""
+    file, notes = noon_path(path, ROLL, ahead=1), path / CLOSED_FILE_NAME
+    with Queue.open(path) as queue:
+        chains = Chains(queue.cycles)
+        files = ClosedFiles(queue.cycles, chains)
+        files.look(ALL)
+        if how == "gone":
+            file.unlink()
+            notes.unlink()
+        else:
+            fill(tmp_path / "other", ROLL, {0: 5, 1: 299})
+            with Queue.open_for_append(tmp_path / "other") as other:
+                appender = other.appender()
+                for nth in range(OTHERS[how]):
+                    index = noon_index(ROLL, ahead=1, sequence=299 + nth)
+                    appender.append_at(ExcerptBatch.of(index, [b"another"]))
+                appender.append_at(ExcerptBatch.of(ALL, [b"behind"]))
+            renoted(path, tmp_path)
+            noon_path(tmp_path / "other", ROLL, ahead=1).replace(file)
+
+        def watch() -> None:
+            files.look(ALL)
+            QueueAudit(chains, None).reread(queue.cycles)
+
+        with pytest.raises(QueueDamaged, match="expected 300 excerpts"):
+            watch()
+        assert queue.cycles.closed.known[queue.cycles.listing()[0]].excerpts == 5
+
+
+def test_notes_that_go_are_written_anew(path: Path) -> None:
+    with Queue.open(path) as queue:
+        files = ClosedFiles(queue.cycles, Chains(queue.cycles))
+        files.look(ALL)
+        before = (path / CLOSED_FILE_NAME).read_bytes()
+        (path / CLOSED_FILE_NAME).unlink()
+        files.look(ALL)
+        assert (path / CLOSED_FILE_NAME).read_bytes() == before
+
+
+def test_what_retention_takes_is_not_missed(path: Path) -> None:
+    with Queue.open(path) as queue:
+        files = ClosedFiles(queue.cycles, Chains(queue.cycles))
+        files.look(ALL)
+        for ahead in (0, 1):
+            noon_path(path, ROLL, ahead=ahead).unlink()
+        (path / CLOSED_FILE_NAME).unlink()
+        files.look(ALL)
+    assert noted(path) == {2: 7}
