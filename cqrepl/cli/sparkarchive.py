@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from cqrepl.cli.options import json_option, queue_argument
-from cqrepl.cli.sparkoptions import ARCHIVE, spark_options
+from cqrepl.cli.sparkoptions import ARCHIVE, DIRECTORY, spark_options
 
 if TYPE_CHECKING:
     from cqrepl.commands.sparkjob import SessionOptions
@@ -115,3 +115,38 @@ def gc(path: Path | str, is_applied: bool, as_json: bool) -> None:
     from cqrepl.commands.sparkarchive import run_archive_gc
 
     sys.exit(run_archive_gc(path, is_applied=is_applied, as_json=as_json))
+
+
+@archive.command()
+@click.argument("path", metavar="ARCHIVE_DIR", type=ARCHIVE)
+@click.option(
+    "--queue", type=DIRECTORY, metavar="QUEUE_DIR", help="The queue that was archived, or a copy."
+)
+@click.option(
+    "--roll-cycle", metavar="NAME", help="Its roll cycle, such as FAST_DAILY, where none is left."
+)
+@click.option("--apply", "is_applied", is_flag=True, help="Write it; without, only say what.")
+@click.option("--replace", "replaces", is_flag=True, help="Give up a manifest that is there.")
+@spark_options
+@json_option
+def rebuild_manifest(
+    path: Path | str,
+    queue: Path | None,
+    roll_cycle: str | None,
+    is_applied: bool,
+    replaces: bool,
+    as_json: bool,
+    **options: "Unpack[SessionOptions]",
+) -> None:
+    """Make the manifest of an archive anew, of its parts: all of them are read.
+
+    Exits 1 if a cycle is not there between others, or may have had more: each is named. Nothing is
+    changed, and the exit code is 4, if parts contradict each other, or one is damaged or missing
+    within a cycle. A cycle counts as closed where the queue says so, or where a later one follows.
+    """
+    from cqrepl.commands.sparkmanifest import ManifestOptions, run_rebuild_manifest
+
+    chosen = ManifestOptions(
+        queue=queue, roll_cycle=roll_cycle, is_applied=is_applied, replaces=replaces
+    )
+    sys.exit(run_rebuild_manifest(path, chosen, options, as_json=as_json))

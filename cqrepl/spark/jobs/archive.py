@@ -239,7 +239,8 @@ def _held(place: ArchivePlace, layout: QueueLayout) -> tuple[tuple[ArchivedCycle
             count = plural(len(parts), "part")
             raise QueueDamaged(
                 f"{place.at(MANIFEST)}: expected the manifest of {count}, found none; put it back,"
-                " or archive to another directory: these are left as they are"
+                " or make it anew of them (cqrepl spark archive rebuild-manifest), or archive to"
+                " another directory: these are left as they are"
             )
         if not parts:
             return (), None  # there was no run yet
