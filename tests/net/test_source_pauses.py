@@ -1,5 +1,6 @@
 """A queue that its source cannot read for now: it pauses, both sides know why, the rest goes on."""
 
+import errno
 import os
 import re
 import resource
@@ -8,12 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl.queue import Queue
+from cqrepl.kernel import live
+from cqrepl.queue import Queue, QueueError
 from cqrepl.replicator.host import serve_host
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.settings import host_settings
 from cqrepl.replicator.sink import serve_sink
-from cqrepl.replicator.source import serve_source
+from cqrepl.replicator.source import Source, serve_source
 from tests.net.test_withdrawals import offered_cid
 from tests.support.commands import commands
 from tests.support.copies import assert_same
@@ -31,6 +33,7 @@ from tests.support.replicas import (
     acked,
     at,
     eventually,
+    joined,
     live_source,
     more_excerpts,
 )
@@ -161,3 +164,27 @@ async def test_a_source_without_descriptors_goes_on_when_there_are_some(tmp_path
             assert "Traceback" not in source.said
             assert "stopped" not in source.said
     assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
+async def test_one_that_pauses_twice_while_a_live_pump_has_it(tmp_path: Path) -> None:
+    """Two looks at its files may meet the same before the pump is back."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+
+    def live_session(source: Source) -> SourceSession | None:
+        for each in source.endpoint.sessions:
+            assert isinstance(each, SourceSession)
+            if any(outgoing.lane is not None for outgoing in each.outgoing.values()):
+                return each
+        return None
+
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await eventually(lambda: live_session(source) is not None)
+        session = live_session(source)
+        assert session is not None
+        error = QueueError("it cannot be read now")
+        error.__cause__ = OSError(errno.EIO, os.strerror(errno.EIO))
+        for _ in range(2):
+            session.stop("q", error)
+        last = more_excerpts(tmp_path / "q", 3, 1)[-1][0]
+        await acked(source, last)

@@ -81,7 +81,7 @@ class SourceSession:
         self.frames = OutgoingFrames(self.outgoing, link, self.guarded, self.sent)
         self.words = WordDesk(self.outgoing, link, pump)
         self._lanes = OutgoingLanes(self, self.outgoing, link)
-        self._ends: list[tuple[Outgoing, QueueError]] = []  # once the live pump is back
+        self._ends: dict[Cid, tuple[Outgoing, QueueError]] = {}  # once a live pump is back: one each
 
     @property
     def out_bytes(self) -> int:
@@ -319,7 +319,7 @@ class SourceSession:
     def leave_lanes(self) -> None:
         self._lanes.leave()
         while self._ends:
-            self._end(*self._ends.pop(0))
+            self._end(*self._ends.popitem()[1])
 
     async def close(self) -> None:
         if self._connection.remote_id is not None and not self._connection.is_guest:
@@ -510,7 +510,7 @@ class SourceSession:
                 if each.lane is None:
                     self._end(each, error)
                 else:
-                    self._ends.append((each, error))
+                    self._ends.setdefault(each.cid, (each, error))
                 self._pump.look()
 
     def guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
