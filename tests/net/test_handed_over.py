@@ -125,9 +125,7 @@ async def test_none_gets_in_behind_what_a_leader_has_promised(
     """What came there would be of no epoch, and go to quarantine."""
     steps = ("close_writer", "source.remove", "sink.take_in_again")
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 5, 3: 5})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 5, 3: 5})
         with Queue.open(hosts.path(1)) as queue:
             program = Program(queue)
             watch(monkeypatch, program, hosts.hosts[1], *steps)

@@ -30,9 +30,7 @@ def is_gone(hosts: Cluster, host_id: int) -> bool:
 
 async def lose_the_leader(hosts: Cluster, name: str) -> Excerpts:
     """The tailer of a name reads 20 of 40 on host 1, which dies; host 2 leads. What was written."""
-    await hosts.uneven({2: 40, 3: 40})
-    await hosts.resume_all()
-    await hosts.meet()
+    await hosts.followed({2: 40, 3: 40})
     written = read(hosts.path(1))
     assert take(hosts.path(1), name, 20) == written[:20]
     for copy in (2, 3):
@@ -79,9 +77,7 @@ async def test_the_old_leader_takes_on_where_its_reader_stands_now(
 async def test_without_that_other_readers_begin_anew(tmp_path: Path) -> None:
     """Only where nothing else is said: the copy knows nothing of their place."""
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 40, 3: 40})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 40, 3: 40})
         written = read(hosts.path(1))
         take(hosts.path(1), "plain", 20)
         take(hosts.path(1), REPLICATED, 20)

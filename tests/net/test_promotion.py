@@ -50,9 +50,7 @@ async def test_copies_of_5_7_and_9_with_a_dead_source(tmp_path: Path, to: int) -
 async def test_a_program_is_told_in_which_epoch_its_host_leads(tmp_path: Path) -> None:
     """Each time that a host comes to lead: what a program has of an earlier time stays."""
     async with cluster(tmp_path, 2) as hosts:
-        await hosts.uneven({2: 3})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 3})
         first = hosts.hosts[1].queue("a").leading
         assert first.epoch == 0, "it was never promoted"
         await hosts.hosts[2].leaders.promote("a")
@@ -70,9 +68,7 @@ async def test_a_program_is_told_in_which_epoch_its_host_leads(tmp_path: Path) -
 async def test_a_damaged_epoch_file_starts_no_host(tmp_path: Path) -> None:
     """Without it a copy could follow the wrong host; the error names the file."""
     async with cluster(tmp_path, 2) as hosts:
-        await hosts.uneven({2: 3})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 3})
         await hosts.hosts[2].leaders.promote("a")
         await hosts.follow(2)
         await hosts.stop_all()
@@ -91,9 +87,7 @@ async def test_a_damaged_epoch_file_starts_no_host(tmp_path: Path) -> None:
 
 async def test_roles_are_told_as_epochs_have_them(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 3, 3: 3})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 3, 3: 3})
         told = hosts.roles
         await eventually(lambda: told[1] == [Role.LEADING])
         await hosts.hosts[2].leaders.promote("a")
@@ -158,9 +152,7 @@ async def test_an_old_source_that_meets_only_a_copy_gives_it_nothing_until_the_l
 
 async def test_a_source_that_is_there_steps_down_with_all_that_it_has(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 3, 3: 6})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 3, 3: 6})
         done = await hosts.hosts[2].leaders.promote("a")
         assert done.start == noon_index(sequence=6)
         more_excerpts(hosts.path(2), 6, 2)
@@ -231,9 +223,7 @@ async def test_an_old_source_that_cannot_open_its_copy_comes_back_by_itself(
 ) -> None:
     """Its promise is kept, so it streams no more; what keeps it from following passes."""
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 4, 3: 4})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 4, 3: 4})
         old = hosts.hosts[1]
         mended, remove = [], old.source.remove
 
@@ -269,9 +259,7 @@ async def test_a_leader_that_cannot_open_its_copy_comes_back_by_itself(
     """The epoch has begun on its disk when its copy is to be opened. Then it is taken in again, and
     promoted once more."""
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 4, 3: 4})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 4, 3: 4})
         new = hosts.hosts[2]
         mended, remove = [], new.sink.remove
 
@@ -294,9 +282,7 @@ async def test_a_leader_that_cannot_open_its_copy_comes_back_by_itself(
 async def test_a_reload_leaves_a_promoted_queue_with_its_leader(tmp_path: Path) -> None:
     """Of a host that takes it in: the file of the cluster names the first master still."""
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 4, 3: 4})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 4, 3: 4})
         await hosts.hosts[2].leaders.promote("a")
         await hosts.follow(2)
         for host in hosts.hosts.values():
@@ -312,9 +298,7 @@ async def test_a_reload_leaves_a_promoted_queue_with_its_leader(tmp_path: Path) 
 async def test_two_that_are_promoted_at_once(tmp_path: Path) -> None:
     """By two operators: one leads at most, whoever is refused hears why, and once more one does."""
     async with cluster(tmp_path, 4) as hosts:
-        await hosts.uneven({2: 4, 3: 4, 4: 4})
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.followed({2: 4, 3: 4, 4: 4})
         refused: list[Refused] = []
 
         async def promote(host_id: int) -> None:
@@ -407,11 +391,10 @@ async def test_a_copy_that_was_resumed_gives_what_it_has_though_nobody_offers(
         await hosts.follow(2)
 
 
-async def test_a_leader_takes_on_the_epochs_of_what_it_takes_from_another_copy(
-    tmp_path: Path,
-) -> None:
-    """Else the copies that went through them would part from it, and put the same aside."""
-    async with three_hosts(tmp_path) as three:
+@asynccontextmanager
+async def an_epoch_behind(folder: Path) -> AsyncIterator[ThreeHosts]:
+    """Host 3 was away while host 2 led, which is away now; host 1 has all of that epoch."""
+    async with three_hosts(folder) as three:
         await three.stop(3)
         await three.hosts[2].leaders.promote("q")
         more_excerpts(three.at(2), 10, 5)
@@ -419,6 +402,14 @@ async def test_a_leader_takes_on_the_epochs_of_what_it_takes_from_another_copy(
         await three.stop(2)
         await three.start(3)
         await three.meet()
+        yield three
+
+
+async def test_a_leader_takes_on_the_epochs_of_what_it_takes_from_another_copy(
+    tmp_path: Path,
+) -> None:
+    """Else the copies that went through them would part from it, and put the same aside."""
+    async with an_epoch_behind(tmp_path) as three:
         done = await three.hosts[3].leaders.promote("q")
         assert done.returned is not None
         assert done.returned.host == 1
@@ -438,14 +429,7 @@ async def test_one_that_ends_while_excerpts_come_over_is_done_again(
         yield write_excerpts(Excerpts(first, list(lengths[:2]), data[: sum(lengths[:2])]))
         yield write_refused("the link goes")
 
-    async with three_hosts(tmp_path) as three:
-        await three.stop(3)
-        await three.hosts[2].leaders.promote("q")
-        more_excerpts(three.at(2), 10, 5)
-        await copied(three.at(2), three.at(1))
-        await three.stop(2)
-        await three.start(3)
-        await three.meet()
+    async with an_epoch_behind(tmp_path) as three:
         with monkeypatch.context() as patch:
             patch.setattr(fencekind, "write_stretch", two_of_them)
             with pytest.raises(Refused, match="the link goes"):

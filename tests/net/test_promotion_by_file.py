@@ -12,9 +12,7 @@ from tests.support.replicas import eventually, more_excerpts
 
 async def begun(hosts: Cluster) -> None:
     """All follow host 1."""
-    await hosts.uneven(dict.fromkeys(hosts.masters.keys() - {1}, 4))
-    await hosts.resume_all()
-    await hosts.meet()
+    await hosts.followed(dict.fromkeys(hosts.masters.keys() - {1}, 4))
 
 
 def streamed_by(hosts: Cluster) -> dict[int, int]:

@@ -115,6 +115,12 @@ class Cluster:
             await eventually(partial(ends_at, self.path(host_id), last(end)))
             await self.hosts[host_id].pause("a")
 
+    async def followed(self, ends: Mapping[int, int]) -> None:
+        """Copies as `uneven` has them at first, which follow their master then."""
+        await self.uneven(ends)
+        await self.resume_all()
+        await self.meet()
+
     async def resume_all(self) -> None:
         for host in self.hosts.values():
             await host.resume("a")
