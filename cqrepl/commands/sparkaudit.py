@@ -141,7 +141,7 @@ def _what(row: dict[str, Any], paths: tuple[Path, ...]) -> str:
 
 
 def _summary(found: "Audit") -> str:
-    compared = f"{plural(len(found.paths), 'copy').replace('copys', 'copies')}, up to"
+    compared = f"{plural(len(found.paths), 'copy')}, up to"
     compared += f" {plural(found.count, 'excerpt')} each"
     if found.is_same and not found.count:
         return f"{compared}: nothing to compare\n"

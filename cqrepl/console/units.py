@@ -105,7 +105,8 @@ def format_size(count: int) -> str:
 def plural(count: int, noun: str) -> str:
     """A number and what is counted.
 
-    >>> plural(1, "file"), plural(2000, "file")
-    ('1 file', '2,000 files')
+    >>> plural(1, "file"), plural(2000, "file"), plural(2, "copy")
+    ('1 file', '2,000 files', '2 copies')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else many}"

@@ -124,7 +124,7 @@ class Promotion:
     def _promoted(self, host: HostProcess) -> bool:
         """False where it dies; while its peer is not connected yet it is refused."""
         while (said := host.tell("promote")).startswith("refused"):
-            assert "2 copies expected to promise, 1 do" in said, said
+            assert "2 copies expected to promise, 1 does" in said, said
         assert said == "" or said.split()[::2] == ["promoted", str(noon_index(sequence=9))], said
         return bool(said)
 

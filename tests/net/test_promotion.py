@@ -191,7 +191,7 @@ async def test_with_too_few_copies_it_is_refused(tmp_path: Path) -> None:
         await hosts.stop(1)
         await hosts.stop(3)
         await hosts.resume_all()
-        with pytest.raises(Refused, match="2 copies expected to promise, 1 do: --accept-loss"):
+        with pytest.raises(Refused, match="2 copies expected to promise, 1 does: --accept-loss"):
             await hosts.hosts[2].leaders.promote("a")
         assert load_epochs(hosts.path(2)).promised == 0
         done = await hosts.hosts[2].leaders.promote("a", accept_loss=True)

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from cqrepl.protocol.messages.fences import CopyPosition
 from cqrepl.queue.format.epochs import Epoch, Epochs
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.succession.promotion import CopyStretch, Promotion, differing, plan_promotion
+from cqrepl.replicator.succession.promotion import (
+    CopyStretch,
+    Promotion,
+    differing,
+    plan_promotion,
+    promises,
+)
 
 ONE = Epoch(1, 2, Index(5))
 HOSTS = frozenset({1, 2, 3, 4})
@@ -67,7 +73,7 @@ def test_an_old_leader_whose_end_a_power_cut_may_have_taken_has_not_all_of_it() 
     leads = replace(at(7, is_source=True), unproved=Index(7))
     made = plan(2, h1=leads, h2=at(5))
     assert (made.may_lose, made.unsure) == (True, frozenset({1}))
-    assert "3 copies expected to promise, 1 do" in made.lines(is_done=False)[-1]
+    assert "3 copies expected to promise, 1 does" in made.lines(is_done=False)[-1]
     assert not plan(2, h1=leads, h2=at(5), h3=at(5), h4=at(5)).may_lose
 
 
@@ -154,6 +160,19 @@ def test_a_trouble_counts_while_the_leader_is_there() -> None:
     assert told == "host 2 cannot write its copy: no space"
     assert not plan(2, h2=full, h3=at(7)).refusal
     assert plan(2, h2=replace(at(5), held="paused"), h3=at(7)).refusal == "host 2: paused"
+
+
+def test_so_many_promise_as_people_say_it() -> None:
+    said = [promises(count, "copy", count) for count in (0, 1, 2)]
+    assert said == [
+        "0 copies expected to promise, 0 do",
+        "1 copy expected to promise, 1 does",
+        "2 copies expected to promise, 2 do",
+    ]
+    assert promises(1, "host", 0) == "1 host expected to promise, 0 do"
+    alone = plan(2, 2, h2=at(5)).lines(is_done=False)
+    assert "2 hosts expected to promise, 1 does, host 2 among them, and" in alone[-2]
+    assert "2 copies expected to promise, 1 does: --accept-loss" in alone[-1]
 
 
 def torn(end: int, first: int) -> CopyPosition:

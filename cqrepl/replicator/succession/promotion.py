@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from cqrepl.console.units import plural
 from cqrepl.protocol.messages.fences import CopyPosition
 from cqrepl.queue.format.epochs import NUMBER_MAX, Epoch, History, number_of, parting
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
@@ -169,18 +170,26 @@ class Promotion:
             )
         if self.may_split:
             lines.append(
-                f"may be led by two hosts in epoch {self.epoch}: {self.majority} hosts expected to"
-                f" promise, host {self.leader} among them, {len(self.fenced) + 1} do, and the"
-                " others may promise it to another one: --accept-loss"
+                f"may be led by two hosts in epoch {self.epoch}:"
+                f" {promises(self.majority, 'host', len(self.fenced) + 1)}, host {self.leader}"
+                " among them, and the others may promise it to another one: --accept-loss"
             )
         if self.may_lose:
             sure = {self.leader, *self.fenced} - self.unsure
             lines.append(
                 f"may be lost to the queue: from {format_index(self.lost_from)} on, what was safe:"
-                f" {self.needed} copies"
-                f" expected to promise, {len(sure)} do: --accept-loss"
+                f" {promises(self.needed, 'copy', len(sure))}: --accept-loss"
             )
         return lines + ([f"refused: {self.refusal}"] if self.refusal else [])
+
+
+def promises(wanted: int, noun: str, count: int) -> str:
+    """How many were to promise, and how many do.
+
+    >>> promises(2, "copy", 1)
+    '2 copies expected to promise, 1 does'
+    """
+    return f"{plural(wanted, noun)} expected to promise, {count} {'does' if count == 1 else 'do'}"
 
 
 def plan_promotion(
