@@ -5,9 +5,11 @@ wrong, or a new queue that cannot be opened, all of it does.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from cqrepl.config.hostplan import HostPlan, check_places
 from cqrepl.config.planchanges import (
@@ -24,6 +26,8 @@ from cqrepl.net.errors import NetError
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import QueueError
 from cqrepl.replicator.host import Host
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -54,14 +58,15 @@ class Reloader:
         await in_thread(partial(check_places, then))
         await host.change(then.settings)
         self._plan = then
+        added = list(_added(host, found))
         refused = {each.name: await self._follow(host, each) for each in found.masters}
         refused = {name: why for name, why in refused.items() if why}
-        lines = list(_lines(found, refused)) or ["nothing has changed"]
+        lines = [*map(str, added), *_lines(found, refused)] or ["nothing has changed"]
         for line in lines:
             _logger.info("by operator: %s", line)
         code = exitcodes.STOPPED if found.restart else exitcodes.OK
         code = exitcodes.REFUSED if refused else code
-        return _fields(found, refused) | {"said": lines, "code": code}
+        return _fields(found, added, refused) | {"said": lines, "code": code}
 
     async def _follow(self, host: Host, change: NewMaster) -> str:
         """Has another host be the master of a queue; why not, if that cannot be."""
@@ -74,11 +79,48 @@ class Reloader:
         return ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Added:
+    """A queue that is new.
+
+    Args:
+        why: it is not what the file says.
+    """
+
+    name: str
+    role: str
+    path: Path
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"queue {self.name!r} is added: {self.role}, {self.path}{self.why}"
+
+
+def _added(host: Host, found: PlanChanges) -> Iterator[_Added]:
+    """The queues that a host has now, and had not: each as the file says, or, where there was a
+    promotion, as that does."""
+    source, sink = _Role("source", host.source.queues), _Role("sink", host.sink.queues)
+    passed_on = found.sources.keys() & found.sinks.keys()
+    for paths, role, other in ((found.sources, source, sink), (found.sinks, sink, source)):
+        for name, path in paths.items():
+            is_so = name in role.queues or name in passed_on
+            queue = None if is_so else other.queues.get(name)
+            if queue is None:
+                yield _Added(name=name, role=role.name, path=path)
+            else:
+                now = queue.epochs.now
+                why = f", by epoch {now.promised}, which was promised to host {now.promised_to}"
+                yield _Added(name=name, role=other.name, path=path, why=why)
+
+
+class _Role(NamedTuple):
+    """What a host is of its queues."""
+
+    name: str
+    queues: Mapping[str, SourceQueue] | Mapping[str, SinkQueue]
+
+
 def _lines(found: PlanChanges, refused: Mapping[str, str]) -> Iterator[str]:
-    for name, path in found.sources.items():
-        yield f"queue {name!r} is added: source, {path}"
-    for name, path in found.sinks.items():
-        yield f"queue {name!r} is added: sink, {path}"
     for name in found.removed:
         yield f"queue {name!r} is removed"
     for name, value in found.values.items():
@@ -96,11 +138,9 @@ def _shown(value: str) -> str:
     return value or "unset"
 
 
-def _fields(found: PlanChanges, refused: Mapping[str, str]) -> Values:
-    added = {name: {"role": "source", "path": str(path)} for name, path in found.sources.items()}
-    added |= {name: {"role": "sink", "path": str(path)} for name, path in found.sinks.items()}
+def _fields(found: PlanChanges, added: Iterable[_Added], refused: Mapping[str, str]) -> Values:
     return {
-        "added": added,
+        "added": {each.name: {"role": each.role, "path": str(each.path)} for each in added},
         "removed": list(found.removed),
         "masters": {
             each.name: {"from": each.old, "to": each.new}

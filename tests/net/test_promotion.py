@@ -295,6 +295,23 @@ async def test_a_reload_leaves_a_promoted_queue_with_its_leader(tmp_path: Path) 
         await hosts.follow(2)
 
 
+async def test_a_queue_that_is_added_is_what_a_promotion_has_made_of_it(tmp_path: Path) -> None:
+    """The answer to a reload says so, whatever the file does."""
+    async with three_hosts(tmp_path, others=("r",)) as three:
+        await three.hosts[2].leaders.promote("r")
+        for others in ((), ("r",)):
+            three.others = others
+            answers = {each: await three.reload(each) for each in IDS}
+        roles = {1: "sink", 2: "source", 3: "sink"}
+        assert {each: answers[each]["added"]["r"]["role"] for each in IDS} == roles
+        by = ", by epoch 1, which was promised to host 2"
+        for each, why in ((1, by), (2, by), (3, "")):
+            path = tmp_path / str(each) / "r"
+            assert answers[each]["said"] == [f"queue 'r' is added: {roles[each]}, {path}{why}"]
+        more_excerpts(tmp_path / "2" / "r", 0, 5)
+        await copied(tmp_path / "2" / "r", tmp_path / "1" / "r")
+
+
 async def test_two_that_are_promoted_at_once(tmp_path: Path) -> None:
     """By two operators: one leads at most, whoever is refused hears why, and once more one does."""
     async with cluster(tmp_path, 4) as hosts:
