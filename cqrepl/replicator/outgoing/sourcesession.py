@@ -81,7 +81,7 @@ class SourceSession:
         self.frames = OutgoingFrames(self.outgoing, link, self.guarded, self.sent)
         self.words = WordDesk(self.outgoing, link, pump)
         self._lanes = OutgoingLanes(self, self.outgoing, link)
-        self._ends: dict[Cid, tuple[Outgoing, QueueError]] = {}  # once a live pump is back: one each
+        self._ends: dict[Cid, tuple[Outgoing, QueueError]] = {}  # once a pump is back: one each
 
     @property
     def out_bytes(self) -> int:
@@ -433,8 +433,6 @@ class SourceSession:
             looks: for all sinks.
             only_moving: of those queues only where one has moved the last time.
         """
-        if not self.words.has_tailers(only_moving=only_moving):
-            return False
         return self.words.tell_tailers(self.catch_up, looks, only_moving=only_moving)
 
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:

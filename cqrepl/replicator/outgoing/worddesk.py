@@ -170,8 +170,8 @@ class WordDesk:
         if self._connection.has_data_to_send:
             self._pump.wake()
 
-    def has_tailers(self, *, only_moving: bool) -> bool:
-        """False where `tell_tailers` has nobody to tell, or nothing to look at."""
+    def _has_tailers(self, *, only_moving: bool) -> bool:
+        """False where there is nobody to tell, or nothing to look at."""
         found = (self._stream(name) for name in self._looked_at(only_moving=only_moving))
         streams = (self._connection.source(each.cid) for each in found if each is not None)
         return any(each.takes_tailers for each in streams)
@@ -186,6 +186,8 @@ class WordDesk:
             looks: for all sinks.
             only_moving: of those queues only where one has moved the last time.
         """
+        if not self._has_tailers(only_moving=only_moving):
+            return False
         moved: list[tuple[str, Outgoing, SourceHandler]] = []
         for name in self._looked_at(only_moving=only_moving):
             each = self._streams.get(name)
