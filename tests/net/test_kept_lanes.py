@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -212,6 +213,53 @@ async def test_a_source_keeps_lanes_and_leaves_none(tmp_path: Path) -> None:
             appenders["stops"].append([b"kept back"], NOON_MS)
             source.resume("stops")
             await copied(paths["stops"], copies["stops"])
+    finally:
+        for queue in queues.values():
+            queue.close()
+    assert not mapped_below(tmp_path)
+
+
+async def test_a_sink_makes_a_lane_once_and_holds_no_file_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pump after the other goes on with it, from one store file to the next; what lets go of a
+    queue waits for none."""
+    made: list[bytes] = []
+    sink_lane = live.SinkLane
+
+    def noting(*arguments: Any) -> live.SinkLane:
+        _, cid_document, *_ = arguments
+        made.append(cid_document)
+        return sink_lane(*arguments)
+
+    monkeypatch.setattr(live, "SinkLane", noting)
+    names = ("one", "two")
+    paths = {name: tmp_path / "from" / name for name in names}
+    copies = {name: tmp_path / "to" / name for name in names}
+    queues = {name: Queue.open_for_append(path, create="MINUTELY") for name, path in paths.items()}
+    try:
+        appenders = {name: queue.appender() for name, queue in queues.items()}
+        async with (
+            serve_source(paths, listen=LOOPBACK) as source,
+            serve_sink(copies, connect=f"127.0.0.1:{source.port}") as sink,
+        ):
+            await eventually(lambda: bool(sink.endpoint._live))
+            (pump,) = sink.endpoint._live
+            for minute in range(4):
+                for name, appender in appenders.items():
+                    for _ in range(3):
+                        appender.append([b"some"], NOON_MS + MINUTE_MS * minute)
+                        await copied(paths[name], copies[name])
+                await eventually(lambda: pump._shared.turn.is_working)
+                await pump.have_back()
+                pump.look()
+            assert len(made) == len(set(made)) == len(names)
+            await eventually(lambda: pump._shared.turn.is_working)
+            assert mapped_below(copies["one"])
+            with trio.fail_after(WAIT_S):
+                await sink.remove("one")
+            assert not mapped_below(copies["one"])
+            assert mapped_below(copies["two"])
     finally:
         for queue in queues.values():
             queue.close()

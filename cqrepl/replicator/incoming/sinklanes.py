@@ -2,6 +2,10 @@
 
 While a live pump runs, its lane says which levels were reached, behind the acknowledgements that it
 holds back; otherwise the core does.
+
+A lane is made once for a queue on a connection, and one live pump after the other goes on with it.
+It has the pen, and with it the store file, only while a pump does: what closes the files of a queue
+waits for no lane.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,6 +47,7 @@ class SinkLanes:
 
     def __init__(self, connection: Connection, pump: Pump, ended: Callable[[str], None]) -> None:
         self.each: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []
+        self._kept: dict[Cid, tuple[SinkHandler, SinkLane]] = {}  # for the next live pump
         self._connection = connection
         self._pump = pump
         self._ended = ended
@@ -57,15 +62,20 @@ class SinkLanes:
         pen = queue.appender.pen
         if pen is None:
             return
-        lane = live.SinkLane(
-            pen,
-            handler.cid_document,
-            self._connection.config.settings.payload_max,
-            handler.offer.acknowledgement,
-            queue.append_log.is_wanted,
-            handler.acknowledged,
-            handler.framing.has_runs,
-        )
+        kept, lane = self._kept.get(handler.cid, (None, None))
+        if lane is None or kept is not handler:
+            lane = live.SinkLane(
+                pen,
+                handler.cid_document,
+                self._connection.config.settings.payload_max,
+                handler.offer.acknowledgement,
+                queue.append_log.is_wanted,
+                handler.acknowledged,
+                handler.framing.has_runs,
+            )
+            self._kept[handler.cid] = handler, lane
+        else:
+            lane.go_on(pen, queue.append_log.is_wanted, handler.acknowledged)
         if queue.disk.is_at_once:
             await_stored(queue, lane)
         self.each.append((handler, queue, lane))
@@ -78,6 +88,7 @@ class SinkLanes:
         """
         lanes, self.each = self.each, []
         for handler, queue, lane in lanes:
+            lane.let_go()
             acknowledged, *told = lane.told
             handler.told_live(acknowledged, dict(zip(LEVEL_OF.values(), told, strict=True)))
             if queue.owner is owner and queue.stop is None:
@@ -127,6 +138,7 @@ class SinkLanes:
     def forget(self, cid: Cid) -> None:
         """The peer may use this cid for another queue from now on."""
         self._growing.pop(cid, None)
+        self._kept.pop(cid, None)
 
     def _next_to_grow(self, but: Cid) -> list[SinkQueue]:
         """Others that may grow soon, and that take excerpts in here."""

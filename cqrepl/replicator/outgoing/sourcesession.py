@@ -275,9 +275,8 @@ class SourceSession:
             case ev.StreamingStarted():
                 self._resends.begin(self.outgoing[event.cid], event.next_index, self._start)
             case ev.Acknowledged():
-                self.acknowledged(
-                    self.outgoing[event.cid], [(event, surroundings().monotonic_ns())]
-                )
+                noted = [(event, surroundings().monotonic_ns())]
+                self.acknowledged(self.outgoing[event.cid], noted)
                 self._pump.wake()  # the window may have been full
             case ev.LevelReached():
                 each = self.outgoing[event.cid]

@@ -440,15 +440,16 @@ impl PyStoredBell {
     }
 }
 
-/// One queue of a sink.
+/// One queue of a sink, for one slice of time after the other.
 #[pyclass(frozen, name = "SinkLane", module = "cqrepl._native")]
 pub struct PySinkLane {
-    pen: Py<PyPen>,
+    /// `None` between two pumps: it keeps the store file open.
+    pen: Mutex<Option<Py<PyPen>>>,
     cid_document: Vec<u8>,
     payload_max: i64,
     has_runs: bool,
     is_acknowledged: bool,
-    is_logged: bool,
+    is_logged: AtomicBool,
     stored: Mutex<Stored>,
     moves: LaneMoves<SinkLaneState>,
 }
@@ -470,12 +471,12 @@ impl PySinkLane {
     ) -> Self {
         let stored = Mutex::new(Stored::after(acknowledged));
         PySinkLane {
-            pen,
+            pen: Mutex::new(Some(pen)),
             cid_document,
             payload_max,
             has_runs,
             is_acknowledged,
-            is_logged,
+            is_logged: AtomicBool::new(is_logged),
             stored,
             moves: LaneMoves::new(),
         }
@@ -490,6 +491,22 @@ impl PySinkLane {
     /// The moves that it has made since the last call, as `SourceLane.take_moves`.
     fn take_moves(&self) -> u64 {
         self.moves.take()
+    }
+
+    /// Has the pump that runs next go on. The arguments are those of the constructor; what was stored
+    /// was taken before, and what was told is told by the event loop.
+    fn go_on(&self, pen: Py<PyPen>, is_logged: bool, acknowledged: i64) {
+        *locked(&self.pen) = Some(pen);
+        self.is_logged.store(is_logged, Ordering::Relaxed);
+        let mut stored = locked(&self.stored);
+        debug_assert!(stored.excerpts == 0 && stored.entries.is_empty());
+        *stored = Stored::after(acknowledged);
+    }
+
+    /// Lets go of the pen, and with it of the store file, until a pump goes on. Nothing is changed for
+    /// one that has it.
+    fn let_go(&self) {
+        *locked(&self.pen) = None;
     }
 
     /// How many excerpts and bytes were stored since the last call, and their entries for a log.
@@ -522,14 +539,14 @@ impl PySinkLane {
 }
 
 impl PySinkLane {
-    fn lane(&self) -> Result<SinkLane<'_>, Fault> {
+    fn lane<'l>(&'l self, pen: &'l Py<PyPen>) -> Result<SinkLane<'l>, Fault> {
         Ok(SinkLane {
             cid_document: &self.cid_document,
-            pen: self.pen.get().pen()?,
+            pen: pen.get().pen()?,
             payload_max: self.payload_max,
             has_runs: self.has_runs,
             is_acknowledged: self.is_acknowledged,
-            is_logged: self.is_logged,
+            is_logged: self.is_logged.load(Ordering::Relaxed),
             stored: &self.stored,
             due: None,
             moves: &self.moves,
@@ -540,21 +557,25 @@ impl PySinkLane {
 /// The lanes of a sink that a pump has.
 struct LentSinks<'l> {
     lanes: Vec<&'l PySinkLane>,
+    pens: Vec<Py<PyPen>>,
     /// False until the pump is back, with nothing left to acknowledge.
     is_back: bool,
 }
 
 impl<'l> LentSinks<'l> {
-    fn of(sinks: &'l [Py<PySinkLane>]) -> Self {
-        let lanes: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
-        for lane in &lanes {
+    fn of(py: Python<'_>, sinks: &'l [Py<PySinkLane>]) -> Result<Self, Fault> {
+        let mut lent = LentSinks { lanes: Vec::new(), pens: Vec::new(), is_back: false };
+        for lane in sinks.iter().map(Py::get) {
+            let pen = locked(&lane.pen).as_ref().map(|pen| pen.clone_ref(py));
+            lent.pens.push(pen.ok_or(Fault::Value("expected a lane that has a pen"))?);
+            lent.lanes.push(lane);
             lane.moves.make(SinkLaneMove::Lend);
         }
-        LentSinks { lanes, is_back: false }
+        Ok(lent)
     }
 
-    fn lanes(&self) -> Result<Vec<SinkLane<'l>>, Fault> {
-        self.lanes.iter().map(|lane| lane.lane()).collect()
+    fn lanes(&self) -> Result<Vec<SinkLane<'_>>, Fault> {
+        self.lanes.iter().zip(&self.pens).map(|(lane, pen)| lane.lane(pen)).collect()
     }
 }
 
@@ -594,7 +615,7 @@ pub fn run_live<'py>(
         Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 3"))?;
     let lent = Lent::of(&sources)?;
     let sources = lent.lanes();
-    let mut lent_sinks = LentSinks::of(&sinks);
+    let mut lent_sinks = LentSinks::of(py, &sinks)?;
     let mut sinks = lent_sinks.lanes()?;
     let waited = waited.as_ref().map(|looks| looks.get().words()).unwrap_or_default();
     let for_runs = if sinks.iter().any(|lane| lane.has_runs) { RUN_ROOM_BYTES } else { 0 };
