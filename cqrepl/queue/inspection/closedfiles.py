@@ -8,7 +8,9 @@ is none of them, whatever was noted: a queue that has lost its end, as one from 
 back from its copies. What changes behind the file system's back is found where copies are compared.
 
 What this process has found as it was noted counts from then on, if the notes go or tell of less: a
-store file may be removed or replaced together with them.
+store file may be removed or replaced together with them. Not so once it has found a store file gone
+or changed of which the notes told: then they have done their part, and a person may have them
+forgotten (`acceptance`) while it runs.
 """
 
 import math
@@ -63,6 +65,8 @@ class ClosedFiles:
             return False
         closed, there = self._cycles.closed, set(listed)
         noted = self._known(closed.load(), listed[0])
+        for cycle in self._held.keys() - there:
+            del self._held[cycle]
         if any(listed[0] < cycle < listed[-1] and cycle not in there for cycle in noted):
             self._cycles.check_between(listed[0], listed[-1])
         for record in noted.values():
@@ -109,12 +113,14 @@ class ClosedFiles:
             return  # retention has just taken it, or the next look tells
         before = self._sound.get(record.cycle)
         if before != file:
+            self._held.pop(record.cycle, None)
             is_closed = self._cycles.has_ended(record.cycle)
             count = count_in(self._cycles, record.cycle)
             self._cycles.check_closed(record.cycle, count, is_closed=is_closed)
             self._sound[record.cycle] = file
-            self._held[record.cycle] = record
-            if before is not None:  # nobody writes to a closed one
+            if before is None:
+                self._held[record.cycle] = record
+            else:  # nobody writes to a closed one
                 self._chains.doubt(record.cycle)
 
     def _remember(self, cycle: Cycle, seconds: float, *, is_doubtful: bool) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, IndexGap, Queue, QueueDamaged
+from cqrepl.queue.acceptance import accept_missing, lost_cycles
 from cqrepl.queue.files.closedcycles import (
     CLOSED_FILE_NAME,
     FETCH,
@@ -523,6 +524,40 @@ def test_one_that_goes_with_its_note_is_missed_all_the_same(
         with pytest.raises(QueueDamaged, match="expected 300 excerpts"):
             watch()
         assert queue.cycles.closed.known[queue.cycles.listing()[0]].excerpts == 5
+
+
+@pytest.mark.parametrize("how", ["gone", "older", "altered"])
+def test_what_a_person_accepts_beside_a_host_that_runs_stays_accepted(
+    path: Path, tmp_path: Path, how: str
+) -> None:
+    """The host has told of it, and does not note it once more: nor would it be right after a new
+    start."""
+    file = noon_path(path, ROLL, ahead=1)
+    with Queue.open(path) as queue:
+        chains = Chains(queue.cycles)
+        files, audit = ClosedFiles(queue.cycles, chains), QueueAudit(chains, None)
+
+        def watch() -> None:
+            files.look(ALL)
+            audit.reread(queue.cycles)
+
+        watch()
+        if how == "gone":
+            file.unlink()
+        elif how == "older":
+            older(path, tmp_path, 9)
+        else:
+            data = bytearray(file.read_bytes())
+            data[max(at for at, byte in enumerate(data) if byte) - 20] ^= 1
+            file.write_bytes(data)
+        with pytest.raises(QueueDamaged):
+            watch()
+        with Queue.open_for_append(path) as writer:
+            writer.appender().close()  # it closes an older one
+        (lost,) = accept_missing(path)
+        assert lost.path == file
+        watch()
+        assert lost_cycles(path) == []
 
 
 def test_notes_that_go_are_written_anew(path: Path) -> None:
