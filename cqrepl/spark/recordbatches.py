@@ -85,14 +85,12 @@ class BatchMaker:
     def __init__(self, schema: "pa.Schema", payload_form: str) -> None:
         self._schema = schema
         self._make: dict[str, Callable[[_Excerpts], pa.Array]] = {
-            "queue": lambda each: pa.repeat(_value(each.name, "string"), len(each.batch)),
+            "queue": lambda each: _repeated(each.name, "string", len(each.batch)),
             "index": lambda each: _counted(each.batch.index_first, len(each.batch)),
-            "cycle": lambda each: pa.repeat(_value(each.cycle, "int"), len(each.batch)),
+            "cycle": lambda each: _repeated(each.cycle, "int", len(each.batch)),
             "sequence": lambda each: _counted(each.sequence, len(each.batch)),
-            "timestamp": lambda each: pa.repeat(
-                _value(each.start_ms * 1000, "timestamp"), len(each.batch)
-            ),
-            "file": lambda each: pa.repeat(_value(each.file, "string"), len(each.batch)),
+            "timestamp": lambda each: _repeated(each.start_ms * 1000, "timestamp", len(each.batch)),
+            "file": lambda each: _repeated(each.file, "string", len(each.batch)),
             "position": lambda each: pc.subtract(_longs(each.batch.offsets), HEADER_BYTES),
             "hash": _hash,
             "length": lambda each: _longs(each.batch.lengths).cast(pa.int32()),
@@ -151,9 +149,14 @@ def _counted(first: int, count: int) -> "pa.Int64Array":
     return pc.add(numbers, _longs(array("q", [first]))[0])
 
 
-@lru_cache(maxsize=16)
-def _value(value: str | int, type_name: str) -> "pa.Scalar":
-    return pa.scalar(value, _ARROW[type_name])
+def _repeated(value: str | int, type_name: str, count: int) -> "pa.Array":
+    """The same value so many times, in memory that the batches of a cycle have in common."""
+    return _repeats(value, type_name, 1 << (count - 1).bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=4)  # one for each such column
+def _repeats(value: str | int, type_name: str, count: int) -> "pa.Array":
+    return pa.repeat(pa.scalar(value, _ARROW[type_name]), count)
 
 
 def _raw(excerpts: _Excerpts) -> "pa.Array":

@@ -219,3 +219,23 @@ def test_what_was_planned_and_is_gone_is_an_error(spark: "SparkSession", tmp_pat
     with pytest.raises(IndexGap):
         list(reader.read(partition))
     assert list(reader.read(InputPartition(None))) == []
+
+
+def test_batches_of_a_cycle_have_what_is_the_same_in_common(filled: Filled) -> None:
+    """Such columns are made once: of two batches they lie in the same memory."""
+    path, written = filled
+    columns = ("queue", "cycle", "timestamp", "file")
+    options = {"path": str(path), "columns": ",".join(("index", *columns)), "batchExcerpts": "100"}
+    source = ChronicleSource(options)
+    reader = source.reader(source.schema())
+    [partition] = reader.partitions()
+    table = pa.Table.from_batches(reader.read(partition))
+    rows = table.to_pylist()
+    assert [row["index"] for row in rows] == [index for index, _ in written]
+    shift = by_name(DAY).shift
+    assert [row["cycle"] for row in rows] == [index >> shift for index, _ in written]
+    assert {row["queue"] for row in rows} == {path.name}
+    assert len({(row["cycle"], row["file"], row["timestamp"]) for row in rows}) == 3
+    for name in columns:
+        first, second = (each.buffers()[-1].address for each in table.column(name).chunks[:2])
+        assert first == second, name

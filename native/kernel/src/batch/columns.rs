@@ -1,5 +1,6 @@
 //! The payloads of a batch side by side.
 
+use crate::batch::documents::{AHEAD, SHORT};
 use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 
@@ -36,6 +37,9 @@ pub fn gather(
     for nth in 0..lengths.len() {
         // the offset and the length are compared again, as the arrays may have changed
         let (offset, length) = excerpt(data, offsets, lengths, nth)?;
+        if length < SHORT {
+            data.expect(offset + AHEAD);
+        }
         out.copy(filled, data, offset, length).ok_or(fault::EXCERPT_OUTSIDE)?;
         filled += length;
     }

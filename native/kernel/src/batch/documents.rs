@@ -14,6 +14,13 @@ pub const META_DATA: u32 = 0x4000_0000;
 /// Set in the header word of a document that is still written.
 pub const NOT_COMPLETE: u32 = 0x8000_0000;
 const END_OF_FILE: u32 = 0xC000_0000;
+/// Who passes short excerpts has the processor fetch what stands so far ahead: by itself it looks
+/// no further than to the end of a page.
+pub const AHEAD: usize = 1024;
+/// The length of a payload that is not short.
+pub const SHORT: usize = 512;
+// excerpts behind which a walk looks ahead: where there are fewer, a writer may be at work
+const FEW: usize = 64;
 
 /// Why a walk went no further; the numbers are those of `cqrepl.kernel.batch.Stop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +91,9 @@ impl<'a> Walk<'a> {
                     debug_assert!(self.offsets.last().is_none_or(|&last| last < body as i64));
                     push(&mut self.offsets, body as i64)?;
                     push(&mut self.lengths, length)?;
+                    if self.lengths.len() > FEW && length < SHORT as i64 {
+                        self.store.expect(self.position as usize + AHEAD);
+                    }
                 }
                 Err(stop) => return Ok(Some(stop)),
             }

@@ -170,6 +170,24 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Has the processor fetch the bytes at `offset` into its cache, where they are in memory and
+    /// it can be asked to. Nothing is read.
+    #[inline]
+    pub fn expect(&self, offset: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if offset < self.length {
+            // SAFETY: the offset was compared with the length above. It is a hint: no address can
+            // make it fail
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                    self.start.add(offset).cast(),
+                );
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = offset;
+    }
+
     /// True when `count` bytes from `offset` on lie within the view. No bytes lie anywhere.
     #[inline]
     pub fn has(&self, offset: usize, count: usize) -> bool {
