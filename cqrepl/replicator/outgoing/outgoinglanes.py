@@ -4,8 +4,7 @@ A lane goes on from where its queue's tailer stands, and the tailer goes on behi
 sent. It is kept for the next pump: while both stand in the same file, mapped in the same way, that
 goes on with it. A lane holds that mapping, and what goes with a mapping is a descriptor, and with
 any descriptor of a file this process's record locks on it; so lanes are let go of one by one, under
-the guard of those locks. A queue that is closed while a pump has its lane keeps it until that pump
-is back.
+the guard of those locks. A queue that stops while a pump has its lane is closed when that is back.
 
 A queue whose next excerpt will be in a file that is not there yet has no lane: the pump looks
 at the word that tells of that file.
@@ -69,6 +68,7 @@ class OutgoingLanes:
         # one of them has to be looked at all the time
         self.waited: list[WatchedWord] | None = None
         self._lent: list[tuple[Outgoing, KeptLane]] = []  # to the pump that runs
+        self._due: list[Callable[[], None]] = []  # once that is back
         self._budget: SendBudget | None = None  # what all of them share, once there is a lane
         self._owner: LaneOwner | None = owner
         self._outgoing = outgoing
@@ -129,6 +129,17 @@ class OutgoingLanes:
             if each.kept is not kept:  # its queue was closed, or its file is another one by now
                 kept.let_go()
         SOURCE_LANES.check(kept.lane for _, kept in lent)
+        due, self._due = self._due, []
+        for do in due:
+            do()
+
+    def once_back(self, each: Outgoing, do: Callable[[], None]) -> None:
+        """Does something now, or once the live pump is back that has the lane of a queue: what that
+        has sent till then, and has heard, counts."""
+        if each.lane is None:
+            do()
+        else:
+            self._due.append(do)
 
     def _lane(self, each: Outgoing, tailer: Tailer) -> KeptLane | None:
         assert self._owner is not None

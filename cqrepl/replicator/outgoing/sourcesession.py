@@ -16,7 +16,6 @@ from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
-from cqrepl.protocol.messages import ReplicationHandler
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError
@@ -81,7 +80,6 @@ class SourceSession:
         self.frames = OutgoingFrames(self.outgoing, link, self.guarded, self.sent)
         self.words = WordDesk(self.outgoing, link, pump)
         self._lanes = OutgoingLanes(self, self.outgoing, link)
-        self._ends: dict[Cid, tuple[Outgoing, QueueError]] = {}  # once a pump is back: one each
 
     @property
     def out_bytes(self) -> int:
@@ -317,8 +315,6 @@ class SourceSession:
 
     def leave_lanes(self) -> None:
         self._lanes.leave()
-        while self._ends:
-            self._end(*self._ends.popitem()[1])
 
     async def close(self) -> None:
         if self._connection.remote_id is not None and not self._connection.is_guest:
@@ -410,11 +406,12 @@ class SourceSession:
             self.guarded(each, partial(each.begin_marks, asks_ack=asks_ack))
         each.queue.board.go_on()
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
-            each.tell_levels(self._connection.source(each.cid))
+            source = self._connection.source(each.cid)
+            each.tell_levels(source)
             self.words.begin(each)
-        if each.tailer is not None and next_index >= self._offer_of(each).next_index:
-            self._pauses.forget(each.queue.name)  # there is nothing to be read yet
-            self._goes_on(each.queue.name)
+            if next_index >= source.offer.next_index:
+                self._pauses.forget(each.queue.name)  # there is nothing to be read yet
+                self._goes_on(each.queue.name)
         self._shared.changed.set()
 
     def touch(self, name: str, *, is_first: bool = False) -> None:
@@ -433,9 +430,6 @@ class SourceSession:
             only_moving: of those queues only where one has moved the last time.
         """
         return self.words.tell_tailers(self.catch_up, looks, only_moving=only_moving)
-
-    def _offer_of(self, each: Outgoing) -> ReplicationHandler:
-        return self._connection.source(each.cid).offer
 
     def acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
         """The sink has more than before, as it said, and when that came."""
@@ -460,7 +454,7 @@ class SourceSession:
     ) -> None:
         if each.has_stopped:  # by us, and now the core tells of it
             return
-        each.close()
+        self._lanes.once_back(each, each.close)
         self._pump.call_back()
         each.has_stopped = True
         is_sinks = by_peer or reason is StopReason.DIVERGED or not each.is_final
@@ -500,14 +494,11 @@ class SourceSession:
             self._pump.look()
 
     def stop(self, name: str, error: QueueError) -> None:
-        """A queue goes no further, whatever its sink does. What a live pump has sent of it counts,
-        and what it has heard: it ends once that is back."""
-        for each in self.outgoing.values():
+        """A queue goes no further, whatever its sink does."""
+        self.catch_up()
+        for each in list(self.outgoing.values()):
             if each.queue.name == name and each.is_going_on:
-                if each.lane is None:
-                    self._end(each, error)
-                else:
-                    self._ends.setdefault(each.cid, (each, error))
+                self._end(each, error)
                 self._pump.look()
 
     def guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
@@ -523,10 +514,15 @@ class SourceSession:
         error = each.queue.cause_of(error)
         stop = Stop.of(each.queue.name, error, each.queue.path)
         if is_passing(error):
-            self._holds.pause(each, stop, self._drop)
+            self._lanes.once_back(each, partial(self._pause, each, stop))
             return
-        self._connection.tell_stopped(each.cid, stop.reason, stop.message, differing_index(error))
+        told = (each.cid, stop.reason, stop.message, differing_index(error))
+        self._lanes.once_back(each, partial(self._connection.tell_stopped, *told))
         self._stopped(each, stop.reason, stop.message)
+
+    def _pause(self, each: Outgoing, stop: Stop) -> None:
+        if self.outgoing.get(each.cid) is each and each.resumes_at is None:  # not by another look
+            self._holds.pause(each, stop, self._drop)
 
     def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:
         error = each.queue.cause_of(error)
