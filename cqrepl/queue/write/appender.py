@@ -18,7 +18,9 @@ other appenders look whether the queue is a copy, which only a sink appends to.
 
 Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
 What it refuses goes the long way, as everything does without it; what any reader finds
-afterwards is the same. The long way takes the write lock: one thread goes it at a time.
+afterwards is the same. The long way takes the write lock: one thread goes it at a time. It also
+finds a store file that was moved away or replaced, which a pen does not see: who appends by the
+clock goes it every few seconds, and hosts look themselves.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +28,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from cqrepl.queue.files.atomics import INT64_MAX
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WordLock
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from cqrepl.kernel.pen import Pen
 
 WRITE_LOCK_TIMEOUT_S: Final = 5.0
+LOOK_MS: Final = 5000  # between two looks at the name of a file that is appended to by the clock
 
 
 class Appender:
@@ -222,11 +226,13 @@ class Appender:
 
     def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
         self._before_first()
+        look_ms = INT64_MAX
         if now_ms is None:
             now_ms = surroundings().wall_ms()
+            look_ms = now_ms + LOOK_MS
         if self._commits is None or self._is_exclusive:
             with self._writing():
-                return self._append_last(payloads, now_ms)
+                return self._append_last(payloads, now_ms, look_ms)
         last = self._commits.append(Pending(payloads, now_ms), self._append_for_all)
         self._appended_next = last + 1
         return last
@@ -457,15 +463,21 @@ class Appender:
         is_rolled = cycle_of(now, shift) > cycle_of(end, shift)
         return now != end and not (is_rolled and sequence_of(now, shift) == 0)
 
-    def _append_last(self, payloads: Sequence[bytes | memoryview], now_ms: int) -> Index:
-        """Appends at the end, and answers the last index. The write lock is held."""
+    def _append_last(
+        self, payloads: Sequence[bytes | memoryview], now_ms: int, look_ms: int = INT64_MAX
+    ) -> Index:
+        """Appends at the end, and answers the last index. The write lock is held.
+
+        Args:
+            look_ms: until then a pen need not ask whether the names of the files lead to them.
+        """
         cycle = self._layout.roll_cycle.cycle_at(now_ms, self._layout.epoch)
         cycle, sequence = self._end.place_in(max(cycle, self._end.cycle_last, Cycle(0)))
         batch = ExcerptBatch.of(index_of(cycle, sequence, self._cycles.shift), payloads)
-        self._append(batch)
+        self._append(batch, look_ms)
         return batch.index_last
 
-    def _append(self, batch: ExcerptBatch) -> None:
+    def _append(self, batch: ExcerptBatch, look_ms: int = INT64_MAX) -> None:
         assert cycle_of(batch.index_last, self._cycles.shift) == cycle_of(
             batch.index_first, self._cycles.shift
         )
@@ -476,7 +488,7 @@ class Appender:
         if self._commits is not None:
             self._listing.synced_to(batch.index_last)
         elif self._fenced_end is None:  # a pen would walk over what others have appended
-            self._pen = self._pens.take(self._end)
+            self._pen = self._pens.take(self._end, look_ms)
 
     def _stand_on(self, batch: ExcerptBatch) -> StoreWriter:
         """The writer of the batch's cycle, rolled to if need be, with room for the batch."""

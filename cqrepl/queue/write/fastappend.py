@@ -14,7 +14,7 @@ before it goes the long way. It need not be right: the long way walks on from th
 from typing import TYPE_CHECKING, Final
 
 from cqrepl.kernel.pen import PenTerms, Refusal, pen_type
-from cqrepl.queue.files.atomics import INT64_MIN
+from cqrepl.queue.files.atomics import INT64_MAX, INT64_MIN
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WordLock
@@ -48,10 +48,13 @@ class PenCase:
         self._append_lock = append_lock
         self._payload_max = payload_max
 
-    def take(self, end: QueueEnd) -> "Pen | None":
+    def take(self, end: QueueEnd, look_ms: int = INT64_MAX) -> "Pen | None":
         """A pen for the end of the queue; None where there is no native kernel, or no place for it.
 
         The write lock is held, and the end was refreshed under it.
+
+        Args:
+            look_ms: from then on the long way is gone, as where the clock leaves the cycle.
         """
         kind, writer = pen_type(), end.writer
         if kind is None or writer is None or writer.has_ended:
@@ -60,7 +63,7 @@ class PenCase:
         array = writer.indexing.array_of(page)
         if array is None:
             return None
-        terms = self._terms(end, writer, array, writer.indexing.page_start(page))
+        terms = self._terms(end, writer, array, writer.indexing.page_start(page), look_ms)
         lock, store = self._write_lock.words(), writer.store
         return kind(store.mapping.data[:], lock.table, lock.turn, terms, *writer.place)
 
@@ -87,7 +90,9 @@ class PenCase:
     def _lost(self) -> QueueError:
         return self._write_lock.taken_away()
 
-    def _terms(self, end: QueueEnd, writer: StoreWriter, page: int, page_first: int) -> PenTerms:
+    def _terms(
+        self, end: QueueEnd, writer: StoreWriter, page: int, page_first: int, look_ms: int
+    ) -> PenTerms:
         lock, store = self._write_lock.words(), writer.store
         cycle, header = writer.cycle, store.header
         is_last = end.cycle_last <= cycle  # else the clock's appends go to an empty cycle above
@@ -115,5 +120,5 @@ class PenCase:
             payload_max=self._payload_max,
             reserved=writer.reserved,
             step=writer.step if writer.allocates else 0,
-            cycle_end_ms=self._cycles.ends_ms(cycle) if is_last else _NEVER_MS,
+            cycle_end_ms=min(look_ms, self._cycles.ends_ms(cycle)) if is_last else _NEVER_MS,
         )

@@ -18,6 +18,8 @@ from dataclasses import replace
 
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.listing import Listing
+from cqrepl.queue.files.mapping import check_name
+from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import (
     NEXT_OF_EMPTY,
     SEQUENCE_FIRST,
@@ -95,6 +97,7 @@ class QueueEnd:
         writer = self.writer
         if writer is not None:
             writer.refresh()
+            self._check_name(writer)
             if changes == self.changes_seen and not writer.has_ended:
                 return
         cycles = self._cycles.listing()
@@ -139,6 +142,22 @@ class QueueEnd:
         if self.writer is not None:
             self.writer.close()
         self.writer = None
+
+    def _check_name(self, writer: StoreWriter) -> None:
+        """Does nothing while the name of the writer's file leads to it, or the queue has moved as a
+        whole, or what it is named by has: then its next file is refused.
+
+        Raises:
+            QueueDamaged: the file was moved away, or another one has taken its name.
+        """
+        try:
+            check_name(writer.path, writer.store.mapping.identity)
+        except QueueDamaged as error:
+            try:
+                self._listing.check_name()
+            except QueueDamaged:
+                return
+            raise error from None
 
     def _roll_to(self, cycle: Cycle) -> StoreWriter:
         self._listing.check_name()  # no file is made in a directory that has taken this one's place

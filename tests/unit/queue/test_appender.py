@@ -1,5 +1,7 @@
 import os
+import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,10 +10,12 @@ from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.queue import (
     Appender,
     Diverged,
+    Durability,
     ExcerptBatch,
     ExcerptTooLarge,
     IndexGap,
     Queue,
+    QueueDamaged,
     QueueError,
     QueueLocked,
 )
@@ -323,6 +327,62 @@ def test_plain_append_follows_the_clock_but_never_back(path: Path) -> None:
         assert appender.append([b"d"], NOON_MS) == noon_index(ahead=2, sequence=1)
         assert appender.append([b"e"], 0) == noon_index(ahead=2, sequence=2)
     assert [data for _, data in read(path)] == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def moved_away(file: Path) -> None:
+    file.rename(file.with_suffix(".old"))
+
+
+def replaced(file: Path) -> None:
+    moved_away(file)
+    shutil.copy(file.with_suffix(".old"), file)
+
+
+@pytest.mark.parametrize("change", [moved_away, replaced])
+@pytest.mark.parametrize("durability", list(Durability))
+def test_a_file_that_has_lost_its_name_is_not_written_on(
+    path: Path,
+    change: Callable[[Path], None],
+    durability: Durability,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though it has another name, so that it was not removed. It is found when the clock says so
+    while nothing else has the appender look."""
+    monkeypatch.setattr(appender_module, "LOOK_MS", 0)
+    with Queue.open(path, create=layout(), durability=durability) as queue:
+        for _ in range(3):
+            last = queue.append(b"before")
+        [file] = path.glob("*.cq4")
+        change(file)
+        for _ in range(2):
+            with pytest.raises(QueueDamaged, match="expected the file that is open here"):
+                queue.append(b"behind")
+        found = [index for index, _ in read(path)]
+        assert found == ([] if change is moved_away else [last - 2, last - 1, last])
+
+
+def test_a_queue_that_is_moved_as_a_whole_is_written_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its next store file is due."""
+    monkeypatch.setattr(appender_module, "LOOK_MS", 0)
+    with Queue.open_for_append(path, create=layout()) as queue:
+        queue.append(b"before")
+        path.rename(path.with_name("elsewhere"))
+        queue.append(b"behind")
+    assert [data for _, data in read(path.with_name("elsewhere"))] == [b"before", b"behind"]
+
+
+def test_who_appends_by_the_clock_seldom_looks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appender_module, "LOOK_MS", 600_000)
+    with Queue.open_for_append(path, create=layout("FAST_DAILY")) as queue:
+        appender = queue.appender()
+        appender.append([b"first"])
+        if appender.pen is None:
+            pytest.skip("the plain kernel has no pens")
+        monkeypatch.setattr(Appender, "_writing", None)
+        for _ in range(100):
+            appender.append_one(b"more")
 
 
 def test_two_appenders_take_turns(path: Path) -> None:
