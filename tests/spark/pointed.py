@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS: Final = 3
-LOCAL: Final = "local[7,3]"  # one more than all jobs, each of which may stand still in a task
+MANY: Final = ("queue", "less")
+LOCAL: Final = "local[9,3]"  # one more than all jobs, each of which may stand still in a task
 SETTINGS: Final = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": OPTIONS,
@@ -87,8 +88,27 @@ def write(spark: "SparkSession", work: Path) -> None:
     writer.option("like", str(work / "queue")).mode("append").save(str(work / "written"))
 
 
+def write_many(spark: "SparkSession", work: Path) -> None:
+    """Writes the rows of `queue` and `less` to queues of these names in `many`."""
+    from cqrepl.spark import in_index_order
+
+    reader = spark.read.format("chronicle").option("splitExcerpts", 100)
+    frame = reader.load([str(work / name) for name in MANY])
+    writer = in_index_order(frame, 3, "queue").write.format("chronicle")
+    writer = writer.options(like=str(work), queueColumn="queue")
+    writer.mode("append").save(str(work / "many"))
+
+
+def rebuild_manifest(spark: "SparkSession", work: Path) -> None:
+    """Makes the manifest of `archived` anew."""
+    from cqrepl.spark.jobs.manifestmaker import make_manifest
+
+    make_manifest(spark, work / "archived", queue=work / "large", replaces=True, is_applied=True)
+
+
 JOBS: Final[Mapping[str, Callable[["SparkSession", Path], None]]] = {
-    job.__name__: job for job in (archive, restore, rebuild, audit, preload, write)
+    job.__name__: job
+    for job in (archive, restore, rebuild, audit, preload, write, write_many, rebuild_manifest)
 }
 
 
