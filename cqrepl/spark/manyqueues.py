@@ -17,6 +17,7 @@ follows compares that and appends the rest: all of a queue, or more of it, may b
 """
 
 import os
+import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -45,6 +46,9 @@ from cqrepl.spark.staging import (
 from cqrepl.spark.tableoptions import OptionError
 
 _THREADS: Final = 32  # some wait for the disk while others append
+# descriptors: a queue's table store and store file, and what an append opens for a moment
+_OF_A_QUEUE: Final = 2
+_OF_A_THREAD: Final = 4
 Parts = Mapping[str, StagedPart]  # what one task has staged, by the names of queues
 
 
@@ -147,12 +151,13 @@ def commit_many(queues: QueueSet, staged: Sequence[Parts]) -> int:
         QueueLocked: another process writes one of the queues. Nothing was changed.
         OptionError: a queue holds excerpts, and must not; or a new one has no layout. Nothing was
             changed.
-        QueueError: an index is there twice, or is there and must not be; an excerpt is too long.
-            Nothing was changed.
+        QueueError: an index is there twice, or is there and must not be; an excerpt is too long; or
+            these are more queues than can be open at once. Nothing was changed.
         OSError: no space. What was appended before it is whole.
     """
     names = sorted(frozenset().union(*staged))
     _check_apart(queues, names)
+    _check_descriptors(queues, len(names))
     # a new queue has nothing in it: that some were made is no change
     commits = [
         _Commit(queues.target(name), [parts[name] for parts in staged if name in parts])
@@ -291,6 +296,22 @@ def _check_apart(queues: QueueSet, names: Sequence[str]) -> None:
             if above in names or looks_like_queue(queues.folder / above):
                 reason = f"expected no queue within another one, {queues.folder / above}"
                 raise QueueError(reason, path=queues.folder / name)
+
+
+def _check_descriptors(queues: QueueSet, count: int) -> None:
+    """Does nothing where so many queues can be open at once: none is to fail in the middle."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return
+    free = limit - len(os.listdir("/dev/fd"))
+    few = min(free // (_OF_A_QUEUE + _OF_A_THREAD), _THREADS)
+    most = max(few, (free - _OF_A_THREAD * _THREADS) // _OF_A_QUEUE)
+    if count > most:
+        raise QueueError(
+            f"expected at most {most} queues in one write, as this process may have {limit} files"
+            f" open (ulimit -n), found {count}",
+            path=queues.folder,
+        )
 
 
 def _check_alone(path: Path, seen: dict[tuple[int, int], Path]) -> None:

@@ -1,10 +1,13 @@
 """Writing several queues at once: a column tells the queue of each row."""
 
+import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,6 +201,29 @@ def test_a_queue_that_is_being_written(tmp_path: Path) -> None:
         other.communicate()
     assert held(tmp_path, "a", "b") == {"a": [], "b": rows["b"][:5]}
     assert commit_many(target, many_staged(tmp_path / "job", target, rows)) == 235
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """This process may open few more files than it has."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 100, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.usefixtures("few_files")
+def test_more_queues_than_can_be_open_at_once(tmp_path: Path) -> None:
+    target = queues(tmp_path / "all", is_synced=True)
+    row = excerpts(1)[:1]
+    staged = many_staged(tmp_path / "job", target, {f"q{nth}": row for nth in range(60)})
+    told = r"all: expected at most \d+ queues in one write, as this process may have \d+ files open"
+    with pytest.raises(QueueError, match=told):
+        commit_many(target, staged)
+    assert not (tmp_path / "all").exists()
+    some = many_staged(tmp_path / "job", target, {f"q{nth}": row for nth in range(14)})
+    assert commit_many(target, some) == 14
 
 
 def test_a_killed_driver_leaves_what_the_next_commit_completes(tmp_path: Path) -> None:
