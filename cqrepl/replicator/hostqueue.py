@@ -83,9 +83,16 @@ class HostQueue:
 
     @property
     def path(self) -> Path:
-        """Its directory; that of a queue that is taken in may not be there yet."""
+        """Its directory; that of a queue that is taken in may not be there yet.
+
+        Raises:
+            Refused: the queue was removed from the host.
+        """
         sinks = self._host.sink.queues
-        return sinks[self.name].path if self.name in sinks else self._host.path_of(self.name)
+        try:
+            return sinks[self.name].path if self.name in sinks else self._host.path_of(self.name)
+        except KeyError:
+            raise Refused(self._no_source()) from None
 
     @property
     def board(self) -> AckBoard:
@@ -127,6 +134,7 @@ class HostQueue:
 
         Raises:
             NotAQueue, QueueDamaged: as `Queue.open`.
+            Refused: the queue was removed from the host.
         """
         return OpenedQueue.of(self.path, self.append_here)
 
@@ -255,6 +263,8 @@ class HostQueue:
         late = self._host.source.late.get(self.name)
         if late is not None:
             return f"queue {self.name!r} is not open yet: {late.message}"
+        if self.name not in self._host.sink.queues:
+            return f"queue {self.name!r} is neither streamed from here nor taken in"
         return f"queue {self.name!r} is taken in here: only the host that streams it appends to it"
 
 

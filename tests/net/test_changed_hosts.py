@@ -128,6 +128,20 @@ async def test_a_queue_is_removed_and_comes_again(tmp_path: Path, side: int) -> 
         assert not hosts[0].stops + hosts[1].stops
 
 
+async def test_what_a_program_has_of_a_queue_that_was_removed_says_so(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        fill(place(tmp_path, 1, name), "FAST_DAILY", {0: 10})
+    ours = {"a": "source", "b": "source"}
+    async with two_hosts(tmp_path, ours=ours, theirs={"b": "sink"}) as (one, _):
+        queue = one.queue("a")
+        assert queue.path == place(tmp_path, 1, "a")
+        await change(one, removed=("a",))
+        with pytest.raises(Refused, match="'a' is neither streamed from here nor taken in"):
+            await queue.append(b"more")
+        with pytest.raises(Refused, match="'a' is neither streamed from here nor taken in"):
+            queue.open()
+
+
 async def test_a_host_that_only_streamed_takes_in_too(tmp_path: Path) -> None:
     fill(place(tmp_path, 1, "a"), "FAST_DAILY", {0: 10})
     fill(place(tmp_path, 2, "b"), "FAST_DAILY", {0: 10})
