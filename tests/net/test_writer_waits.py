@@ -1,6 +1,8 @@
 """After another start of the machine the first append waits for what the copies may have more."""
 
+import errno
 import logging
+import os
 import shutil
 import time
 from pathlib import Path
@@ -12,9 +14,11 @@ from cqrepl.queue import Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
 from cqrepl.queue.format.index import Index
+from cqrepl.queue.inspection.repairplan import apply, plan_repair
+from cqrepl.surroundings import Surroundings, within
 from tests.support.copies import assert_same
 from tests.support.replicas import acked, copied, joined, last_of, live_sink, live_source
-from tests.support.samples import NOON_MS, fill, read
+from tests.support.samples import NOON_MS, fill, noon_index, noon_path, read
 
 
 @pytest.fixture
@@ -101,3 +105,45 @@ def test_a_queue_without_copies_waits_for_nobody(
 
 def test_none_is_waited_for_where_that_is_said(lost: tuple[Path, Path]) -> None:
     assert appended(lost[0], 0.0) < 30.0
+
+
+@pytest.mark.parametrize("boot", [None, bytes(16)], ids=["this start", "an earlier start"])
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_what_takes_the_place_of_a_lost_end_is_not_called_synced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, boot: bytes | None, seconds: float
+) -> None:
+    """The mark tells of what was there before, until something is appended, repaired or not."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5, 1: 3})
+    doubtful = range(noon_index(sequence=4), noon_index(ahead=1, sequence=2))
+    store_synced(path, noon_index(ahead=1, sequence=3), doubtful, boot=boot)
+    noon_path(path, ahead=1).unlink()
+    apply(plan_repair(path))
+    before = load_synced(path)
+    assert before is not None
+    assert before.end == noon_index(ahead=1, sequence=3), "a repair hides nothing"
+    with caplog.at_level(logging.WARNING):
+        append(path, b"other", 2, wait_for_seconds=seconds)
+        append(path, b"other", 2, wait_for_seconds=seconds)
+    end = noon_index(sequence=5)
+    after = load_synced(path)
+    assert after is not None
+    assert (after.end, after.boot) == (end, before.boot)
+    assert after.doubtful == range(doubtful.start, end)
+    told = [record.getMessage() for record in caplog.records]
+    assert [f"ends at {end:#x}: what was between is gone" in each for each in told] == [True]
+
+
+def test_a_mark_that_cannot_be_lowered_refuses_the_append(tmp_path: Path) -> None:
+    fill(tmp_path, "FAST_DAILY", {0: 5})
+    store_synced(tmp_path, noon_index(sequence=9))
+    with pytest.raises(OSError, match="No space left"), within(FullDisk()):
+        append(tmp_path, b"other")
+    assert len(read(tmp_path)) == 5
+    append(tmp_path, b"other")
+    assert len(read(tmp_path)) == 6
+
+
+class FullDisk(Surroundings):
+    def write(self, descriptor: int, data: bytes, position: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -6,6 +6,11 @@ appends there: then the two copies differ. So the first append in another start 
 is known, until a source has compared the two, which its mark tells, and not for long: there may be
 no source. It is waited for in vain once in each start of the machine, by whichever process is the
 first; the table store says so. Java's appenders wait for nothing.
+
+A mark may also lie behind the end: the queue has lost excerpts that were on the disk, and may have
+been repaired since. What is appended now takes their indexes, and is not on the disk. So the first
+append lowers the mark, as a host does that opens the queue; who compares copies hears no more of
+the lost end from then on, and so it is warned of.
 """
 
 import logging
@@ -16,7 +21,7 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.keptmarks import KeptMarks
 from cqrepl.queue.files.listing import boot_digest
 from cqrepl.queue.files.markslots import FORGOTTEN
-from cqrepl.queue.files.syncedmark import load_synced
+from cqrepl.queue.files.syncedmark import load_synced, lower_synced
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.queue.format.index import format_index
@@ -44,17 +49,42 @@ class TailWait:
         self._seconds = seconds
         self._guard = threading.Lock()
         # where no start is told from another one, each process would wait for its own source
-        self._is_over = seconds <= 0 or not surroundings().boot_id()
+        self._may_wait = seconds > 0 and bool(surroundings().boot_id())
+        self._is_over = False
 
     def wait(self, table: TableStore) -> None:
         """Returns at once but for the first append in another start of the machine, and then when
-        the tail has been compared, or after the time that was given for that."""
+        the tail has been compared, or after the time that was given for that.
+
+        Raises:
+            OSError: a mark that is behind the end cannot be lowered.
+        """
         if self._is_over:
             return
         with self._guard:
             if not self._is_over:
-                self._wait(table)
+                self._lower_mark()
+                if self._may_wait:
+                    self._wait(table)
                 self._is_over = True
+
+    def _lower_mark(self) -> None:
+        try:
+            mark = load_synced(self._path)
+            if mark is None:
+                return
+            end = end_index(self._cycles)  # asked for later: an end goes on, and never back
+        except (QueueError, OSError):
+            return  # who writes meets it, and says so
+        if mark.end > end:
+            lower_synced(self._path, mark, end)
+            _logger.warning(
+                "%s: it was on the disk before %s, and ends at %s: what was between is gone, and"
+                " what is appended takes its indexes",
+                self._path,
+                format_index(mark.end),
+                format_index(end),
+            )
 
     def _wait(self, table: TableStore) -> None:
         if not self._is_uncertain() or not self._has_sinks():
