@@ -42,6 +42,7 @@ from cqrepl.spark.staging import (
     staged_batches,
     staged_file,
     target_layout,
+    told_of,
 )
 from cqrepl.spark.tableoptions import OptionError
 
@@ -251,11 +252,12 @@ class _Commit:
     def append(self) -> int:
         """Appends what the queue lacks; how many excerpts."""
         count = 0
-        for batch in self._batches():
-            there = max(0, self.appender.next_index - batch.index_first)
-            if there < len(batch):
-                self.appender.append_at(batch.part(there, len(batch)))
-                count += len(batch) - there
+        with told_of(self.target):
+            for batch in self._batches():
+                there = max(0, self.appender.next_index - batch.index_first)
+                if there < len(batch):
+                    self.appender.append_at(batch.part(there, len(batch)))
+                    count += len(batch) - there
         return count
 
     def _batches(self) -> Iterator[ExcerptBatch]:

@@ -169,9 +169,19 @@ def commit(target: Target, parts: Sequence[StagedPart]) -> int:
         raise QueueError(
             f"expected excerpts of one queue, found {queues}{several}", path=target.path
         )
-    with exclusive_appender(target) as appender:
+    with exclusive_appender(target) as appender, told_of(target):
         check_staged(appender, target, parts)
         return sum(_store(appender, batch) for batch in staged_batches(parts))
+
+
+@contextmanager
+def told_of(target: Target) -> Iterator[None]:
+    """Has what the system refuses in a block name the queue, where it names no file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(target.path)
+        raise
 
 
 @contextmanager

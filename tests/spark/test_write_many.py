@@ -16,6 +16,7 @@ import pytest
 
 from cqrepl.queue import Diverged, IndexGap, Queue, QueueError, QueueLayout, QueueLocked
 from cqrepl.queue.format.rollcycle import by_name
+from tests.net.test_disk_full import small_file_system
 from tests.support.requirements import require
 from tests.support.samples import Excerpts, fill, noon_index, read
 
@@ -224,6 +225,21 @@ def test_more_queues_than_can_be_open_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "all").exists()
     some = many_staged(tmp_path / "job", target, {f"q{nth}": row for nth in range(14)})
     assert commit_many(target, some) == 14
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """The line names a queue, and what was written of each is its beginning."""
+    names = ["a", "b", "c", "d"]
+    rows = {name: [(index, bytes(1000)) for index, _ in excerpts(500)] for name in names}
+    with small_file_system(tmp_path / "disk", "6m") as enlarge:
+        target = queues(tmp_path / "disk" / "all", is_synced=True)
+        staged = many_staged(tmp_path / "job", target, rows)
+        told = rf"\[Errno 28\] No space left on device: '{target.folder}/[abcd]"
+        with pytest.raises(OSError, match=told):
+            commit_many(target, staged)
+        enlarge()
+        assert commit_many(target, staged) > 0
+        assert held(target.folder, *names) == rows
 
 
 def test_a_killed_driver_leaves_what_the_next_commit_completes(tmp_path: Path) -> None:
