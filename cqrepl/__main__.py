@@ -9,7 +9,10 @@ from collections.abc import Callable
 
 from cqrepl.console.endings import end_at_once, hold_hangup
 from cqrepl.console.exitcodes import INTERRUPTED, OK, USAGE
-from cqrepl.console.standardstreams import fill_closed_streams
+from cqrepl.console.standardstreams import (
+    escape_what_is_not_encoded,
+    fill_closed_streams,
+)
 
 _RUN_UNTIL_TOLD = ("source", "sink", "run")  # what they have done when they are told is all of it
 _WORDS_ONLY = frozenset({"-h", "--help", "--version"})  # written by click, and by nothing of ours
@@ -44,6 +47,7 @@ def wire_dump() -> None:
 
 def _guarded(name: str, run: Callable[[], None]) -> None:
     fill_closed_streams()
+    escape_what_is_not_encoded()
     try:
         _with_kernel(name, run)
     except KeyboardInterrupt:
