@@ -106,6 +106,7 @@ class Leading:
         self.policy = policy or _ONE_HAS_IT
         self.has_stepped_down = False
         self._why_fenced = ""
+        self._stepping = threading.Lock()  # of both
         self.on_step_down: Callable[[], None] = lambda: None
         self._path = path
         self._board = board
@@ -311,14 +312,16 @@ class Leading:
         Raises:
             SteppedDown: another host leads by now, which nothing here takes back.
         """
-        if self._why_fenced:
-            raise SteppedDown(f"queue {self.name!r}: {self._why_fenced}")
-        self.has_stepped_down = False
+        with self._stepping:  # another thread may fence it now
+            if self._why_fenced:
+                raise SteppedDown(f"queue {self.name!r}: {self._why_fenced}")
+            self.has_stepped_down = False
 
     def fence(self, why: str) -> None:
         """Another host leads the queue: nothing is appended here any more."""
-        self._why_fenced = why
-        self.has_stepped_down = True
+        with self._stepping:
+            self._why_fenced = why
+            self.has_stepped_down = True
 
     def close(self) -> None:
         """The queue is closed with its source, or by the last append that is under way."""
