@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from cqrepl.kernel import live
-from cqrepl.queue import Queue
+from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.index import Index
@@ -349,6 +349,21 @@ def test_after_a_sync_that_failed_no_mark_rises(
     mark = load_synced(tmp_path)
     assert mark is not None
     assert (mark.end, mark.is_of_this_boot, mark.has_failed) == (0, False, True)
+
+
+def test_files_that_cannot_be_listed_are_no_failed_sync(tmp_path: Path) -> None:
+    """The next process may go on, once that is mended."""
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    strange = tmp_path / "strange.cq4"
+    with Queue.open(tmp_path) as queue:
+        strange.touch()
+        files = SyncedFiles(queue, None, Index(0))
+        with pytest.raises(QueueDamaged, match=r"found strange\.cq4"):
+            files.sync(noon_index(sequence=3), NOTHING_DOUBTFUL, is_at_once=True)
+        strange.unlink()
+        files = SyncedFiles(queue, load_synced(tmp_path), queue.next_index())
+        assert files.sync(queue.next_index(), NOTHING_DOUBTFUL, is_at_once=True) is None
+        assert files.end == noon_index(sequence=3)
 
 
 def test_a_sync_that_failed_is_told_to_the_next_process(

@@ -134,7 +134,8 @@ class SyncedFiles:
         except (QueueError, OSError) as error:
             if _is_of_a_name(error):
                 return error
-            self._mark_failed()
+            if isinstance(error, OSError):  # else nothing was synced, as where a name is strange
+                self._mark_failed()
             raise
         return None
 
