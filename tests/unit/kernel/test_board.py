@@ -117,6 +117,23 @@ def test_a_host_that_is_not_known_yet_is_waited_for(board: MarkBoard) -> None:
         assert thread.stand is Waited.REACHED
 
 
+def test_hosts_are_those_that_each_call_names(board: MarkBoard) -> None:
+    """The same ones come again and again, and what they were made of may be kept."""
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX)
+    board.row(0).raise_to(AckLevel.APPENDED, INDEX)
+    changing, two, others, everyone = [2], (2,), (3, 127), tuple(range(1, 128))
+    for _ in range(3):
+        for hosts, has_it in ((two, True), (others, False), (everyone, True), (changing, True)):
+            assert board.has(INDEX, 1, AckLevel.APPENDED, hosts) == has_it
+            assert not board.has(INDEX, 2, AckLevel.APPENDED, hosts)
+            wait = board.wait(INDEX, 1, AckLevel.APPENDED, hosts, 0.0)
+            assert wait == (Waited.REACHED if has_it else Waited.UNKNOWN)
+        changing[0] = 3
+        assert not board.has(INDEX, 1, AckLevel.APPENDED, changing)
+        changing[0] = 2
+    assert board.has(INDEX, 2, AckLevel.APPENDED, None)
+
+
 def test_what_is_there_is_not_waited_for(board: MarkBoard) -> None:
     board.row(2).raise_to(AckLevel.APPENDED, INDEX)
     assert board.wait(INDEX, 1, AckLevel.APPENDED, None, None) == Waited.REACHED

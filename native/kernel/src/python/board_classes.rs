@@ -1,12 +1,14 @@
 //! The classes `Bell`, `Board` and `BoardRow`: how far each host is, and threads that wait for that.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::live::board::{Bell, Board, HostSet, Row, Wanted, LEVELS};
+use crate::live::control::locked;
 
 /// Hosts have ids below this; 0 stands for all peers that have none.
 const HOSTS: i64 = 128;
@@ -14,11 +16,6 @@ const HOSTS: i64 = 128;
 fn level_of(level: usize) -> PyResult<usize> {
     let is_level = level < LEVELS;
     is_level.then_some(level).ok_or_else(|| PyValueError::new_err("expected a level from 0 to 2"))
-}
-
-fn wanted(index: i64, count: usize, level: usize, hosts: Option<Vec<i64>>) -> PyResult<Wanted> {
-    let hosts = hosts.map(HostSet::of);
-    Ok(Wanted { level: level_of(level)?, index, hosts_min: count, hosts })
 }
 
 /// Wakes an event loop.
@@ -34,7 +31,8 @@ impl PyBell {
 
     /// A board that rings this bell.
     fn board(&self) -> PyBoard {
-        PyBoard(Arc::new(Board::new(Arc::clone(&self.0))))
+        let board = Arc::new(Board::new(Arc::clone(&self.0)));
+        PyBoard { board, named: Mutex::default() }
     }
 
     /// The descriptor, which can be read once it has rung. It is open as long as this lives.
@@ -55,7 +53,42 @@ impl PyBell {
 
 /// The marks of one queue.
 #[pyclass(frozen, name = "Board", module = "cqrepl._native")]
-pub struct PyBoard(Arc<Board>);
+pub struct PyBoard {
+    board: Arc<Board>,
+    /// The last tuple of hosts that came, and what is in it. Most waits come with the same one, and
+    /// to look at each of 127 ids takes several times as long as the rest of a wait.
+    named: Mutex<Option<(Py<PyTuple>, HostSet)>>,
+}
+
+impl PyBoard {
+    fn wanted(
+        &self,
+        index: i64,
+        count: usize,
+        level: usize,
+        hosts: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Wanted> {
+        let hosts = hosts.map(|hosts| self.hosts_of(hosts)).transpose()?;
+        Ok(Wanted { level: level_of(level)?, index, hosts_min: count, hosts })
+    }
+
+    /// What is in a sequence of ids. Only a tuple stays what it was.
+    fn hosts_of(&self, hosts: &Bound<'_, PyAny>) -> PyResult<HostSet> {
+        let set = |hosts: &Bound<'_, PyAny>| Ok(HostSet::of(hosts.extract::<Vec<i64>>()?));
+        let Ok(tuple) = hosts.cast_exact::<PyTuple>() else {
+            return set(hosts);
+        };
+        if let Some((last, found)) = &*locked(&self.named) {
+            if last.is(tuple) {
+                return Ok(*found);
+            }
+        }
+        let found = set(hosts)?;
+        let before = locked(&self.named).replace((tuple.clone().unbind(), found));
+        drop(before); // once the lock is free
+        Ok(found)
+    }
+}
 
 #[pymethods]
 impl PyBoard {
@@ -64,12 +97,12 @@ impl PyBoard {
         if !(0..HOSTS).contains(&host) {
             return Err(PyValueError::new_err("expected a host from 0 to 127"));
         }
-        Ok(PyBoardRow(self.0.row(host)))
+        Ok(PyBoardRow(self.board.row(host)))
     }
 
     /// The hosts that have a mark at this level, and their marks.
     fn marks(&self, level: usize) -> PyResult<Vec<(i64, i64)>> {
-        Ok(self.0.marks(level_of(level)?))
+        Ok(self.board.marks(level_of(level)?))
     }
 
     /// True when so many of these hosts have this index.
@@ -78,9 +111,9 @@ impl PyBoard {
         index: i64,
         count: usize,
         level: usize,
-        hosts: Option<Vec<i64>>,
+        hosts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
-        Ok(self.0.has(&wanted(index, count, level, hosts)?))
+        Ok(self.board.has(&self.wanted(index, count, level, hosts)?))
     }
 
     /// Sleeps until they have it; the answer is how it stands then.
@@ -90,22 +123,22 @@ impl PyBoard {
         index: i64,
         count: usize,
         level: usize,
-        hosts: Option<Vec<i64>>,
+        hosts: Option<&Bound<'_, PyAny>>,
         seconds: Option<f64>,
     ) -> PyResult<u8> {
-        let wanted = wanted(index, count, level, hosts)?;
+        let wanted = self.wanted(index, count, level, hosts)?;
         if seconds.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
             return Err(PyValueError::new_err("expected 0 seconds or more"));
         }
         let longest = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let seat = self.0.enter(wanted, longest);
+        let seat = self.board.enter(wanted, longest);
         while !py.detach(|| seat.sleep()) {
             if let Err(error) = py.check_signals() {
-                self.0.leave(&seat);
+                self.board.leave(&seat);
                 return Err(error);
             }
         }
-        Ok(self.0.leave(&seat) as u8)
+        Ok(self.board.leave(&seat) as u8)
     }
 
     /// Has the bell ring once, when they have it or the board has ended. The answer is for
@@ -115,24 +148,24 @@ impl PyBoard {
         index: i64,
         count: usize,
         level: usize,
-        hosts: Option<Vec<i64>>,
+        hosts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        Ok(self.0.watch(wanted(index, count, level, hosts)?))
+        Ok(self.board.watch(self.wanted(index, count, level, hosts)?))
     }
 
     /// Ends a watch.
     fn unwatch(&self, watch: u64) {
-        self.0.forget(watch);
+        self.board.forget(watch);
     }
 
     /// Ends all waits, and those to come.
     fn end(&self) {
-        self.0.end();
+        self.board.end();
     }
 
     /// Lets threads wait again.
     fn go_on(&self) {
-        self.0.go_on();
+        self.board.go_on();
     }
 }
 
