@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.controlsocket import Values
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.quarantine import FOLDER_NAME, REPORT_NAME
@@ -42,6 +43,8 @@ class LedJudge:
         self._operator = operator
         self._waits = waits
         self._story = story
+        self._refusals: dict[int, str] = {}  # of promotions in the end, by host
+        self._to_quarantine: list[tuple[int, int]] = []  # hosts, and from which index on
 
     def check(self) -> None:
         """While faults come.
@@ -74,7 +77,42 @@ class LedJudge:
         for accept_loss in (False, True):  # a copy that has stopped promises nothing
             for host in self._led.copies:
                 if not self._has_leader:
-                    await self._operator.promote(host, accept_loss=accept_loss)
+                    done = await self._operator.promote(host, accept_loss=accept_loss)
+                    if done is not None and "error" not in done:
+                        self._check_promoted(host, done)
+                    elif done is not None:
+                        self._refusals[host] = str(done["error"])
+
+    def _check_promoted(self, leader: int, done: Values) -> None:
+        """Looks whether what a promotion has told is so, while nothing else goes on.
+
+        Raises:
+            BrokenPromiseError: it is not.
+        """
+        if leader not in self.leading:
+            raise BrokenPromiseError("promotion", f"told as done, and host {leader} leads nothing")
+        fenced, quarantined, epoch = done["fenced"], done["quarantined"], done["epoch"]
+        assert isinstance(fenced, list)
+        assert isinstance(quarantined, list)
+        for host in fenced:
+            now = load_epochs(self._led.copies[host].path)
+            if (now.promised, now.promised_to) != (epoch, leader):
+                text = f"host {host} was told as fenced, and has promised {now.promised}"
+                raise BrokenPromiseError("promotion", text)
+        self._to_quarantine = [(each["host"], int(each["first"], 16)) for each in quarantined]
+
+    def _check_quarantined(self) -> None:
+        """What a promotion has told of as going to quarantine is there.
+
+        Raises:
+            BrokenPromiseError: it is not, and its host has not said why.
+        """
+        for host, first in self._to_quarantine:
+            copy = self._led.copies[host]
+            aside = [index for path in _quarantined(copy) for index in content(path)]
+            if max(aside, default=-1) < first and not self._has_told(copy):
+                text = f"host {host} was to put aside what it had from {format_index(first)} on"
+                raise BrokenPromiseError("promotion", text)
 
     @property
     def _has_leader(self) -> bool:
@@ -124,7 +162,8 @@ class LedJudge:
         leading, led = self.leading, self._led
         if len(leading) != 1:
             text = f"hosts {leading} lead the queue" if leading else "nobody leads the queue"
-            raise BrokenPromiseError("leader", text)
+            whys = "; ".join(self._refusals.values()) if not leading else ""
+            raise BrokenPromiseError("leader", f"{text}: {whys}" if whys else text)
         source = led.copies[leading[0]]
         found = content(source.path)
         check_invented(f"the leader, host {leading[0]},", found, led.written)
@@ -145,6 +184,7 @@ class LedJudge:
             if not is_there and not led.lost_power(each.host, since=each.at):
                 text = f"{format_index(each.index)} of host {each.host}, {each.at:.3f} s, is lost"
                 raise BrokenPromiseError("lost", text)
+        self._check_quarantined()
         self._operator.files.judge()
         self._waits.check(found, anywhere, self._operator.promoted)
         counts = ", ".join(f"{name} {n}" for name, n in sorted(self._operator.counts.items()))

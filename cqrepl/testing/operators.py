@@ -117,8 +117,9 @@ class Operator:
         self._led.loses_power(host)
         self._hosts[host].power_cut()
 
-    async def promote(self, to: int, *, accept_loss: bool) -> bool:
-        """Plans a promotion, and has it done; whether that was told as done.
+    async def promote(self, to: int, *, accept_loss: bool) -> Values | None:
+        """Plans a promotion, and has it done; the answer, with `error` where it was not done; None
+        where nobody knows.
 
         Raises:
             BrokenPromiseError: it was not as planned, though nothing has changed in between, and
@@ -128,7 +129,7 @@ class Operator:
         before, turns = self._state(to), self._turns
         plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
         if plan is None or "error" in plan:
-            return False
+            return plan
         is_risky = plan["may_lose"] or plan["may_split"]
         if accept_loss:
             led.losing.add(to)
@@ -138,19 +139,19 @@ class Operator:
             is_alone = self._under_way == 1 and self._turns == turns + 1
         if done is None:
             self.counts["nobody knows"] += 1
-            return False
+            return None
         is_same = is_alone and self._state(to) == before
         if "error" in done:
             self.counts["refused"] += 1
             if is_same and not plan["refusal"] and (accept_loss or not is_risky):
                 raise BrokenPromiseError("promotion", f"planned, and refused: {done['error']}")
-            return False
+            return done
         if (plan["refusal"] or (is_risky and not accept_loss)) and is_same:
             raise BrokenPromiseError("promotion", f"done against its plan: {plan['said']}")
         if is_same:
             self._compare(plan, done)
         self._note(done)
-        return True
+        return done
 
     @contextmanager
     def _promoting(self) -> Iterator[None]:

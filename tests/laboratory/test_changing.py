@@ -5,15 +5,20 @@ was said beforehand.
 """
 
 from collections import Counter
+from typing import Any
 
 import pytest
+import trio
 
 from cqrepl.net.errors import Refused
 from cqrepl.queue.format.epochs import Epochs
+from cqrepl.queue.format.index import Index
 from cqrepl.replicator.agreement import firstindex
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.queuestate import keptepochs
+from cqrepl.replicator.succession import promotion
 from cqrepl.replicator.succession.promoter import Promoter
+from cqrepl.replicator.succession.promotion import CopyStretch
 from cqrepl.testing.checker import Written
 from cqrepl.testing.faults import FLOOD
 from cqrepl.testing.known import LEFT_OUT
@@ -158,6 +163,42 @@ def test_a_promotion_that_is_refused_against_its_plan_is_found(
 
     monkeypatch.setattr(Promoter, "_check_alone", refuses)
     assert run(FAIL_OVERS).check == "promotion"
+
+
+ENDS_IN_THE_MIDDLE = plan(
+    Fault(9.0, Kind.PROMOTE, 2, 0, 0.05), Fault(9.5, Kind.KILL, 2, 0, 0.5), hosts=3
+)
+
+
+@pytest.fixture
+def slow_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host has been promised an epoch for a while, before it begins that."""
+    lead = Promoter._lead
+
+    async def slowly(*given: Any) -> None:
+        await trio.sleep(2.0)
+        await lead(*given)
+
+    monkeypatch.setattr(Promoter, "_lead", slowly)
+
+
+@pytest.mark.usefixtures("slow_leader")
+def test_what_is_promoted_in_the_end_is_looked_at() -> None:
+    """A promotion has ended in the middle, and nobody leads."""
+    outcome = run(ENDS_IN_THE_MIDDLE)
+    assert outcome.broken is None, outcome.broken
+    assert counts(outcome) == {"as planned": 1, "done": 1, "nobody knows": 1}
+
+
+@pytest.mark.usefixtures("slow_leader")
+def test_what_is_told_in_the_end_and_does_not_come_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said_to_go = CopyStretch(host=3, first=Index(1), end=Index(2))
+    monkeypatch.setattr(promotion, "_aside", lambda *_: (said_to_go,))
+    outcome = run(ENDS_IN_THE_MIDDLE)
+    assert outcome.check == "promotion", outcome.broken
+    assert "host 3 was to put aside what it had from 0x1 on" in str(outcome.broken)
 
 
 # ---- what a copy may say -------------------------------------------------------------------------
