@@ -246,7 +246,8 @@ class SharedSocket:
                 await pump.rings()
             await session.catch_up_in_turns()
             documents = pump.handed_over()  # behind the last wait: a pump that is back has the rest
-            session.catch_up()  # what it has done before is known before what came behind
+            if documents:
+                session.catch_up()  # what it has done before is known before what came behind
             self._note_sent(session)
             if documents:
                 self._connection.receive_data(documents, trio.current_time())

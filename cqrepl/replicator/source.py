@@ -65,6 +65,7 @@ from cqrepl.surroundings import surroundings
 
 COMMIT_SECONDS: Final = 1.0  # to the next look at marks that native lanes may have raised
 COMMIT_PAUSE_SECONDS: Final = 0.05  # between two words of it at least
+COMMIT_REST_SECONDS: Final = 0.025  # of which at least
 TAILERS_MOVE_SECONDS: Final = 0.1  # between two looks at named tailers while one moves
 TAILERS_REST_SECONDS: Final = 1.0  # and while none does
 STOPS_PAUSE_SECONDS: Final = 0.05  # while a queue has stopped for one sink, and goes on for another
@@ -237,9 +238,13 @@ class Source:
         """Tells sinks up to where their queues are safe, when that has moved: soon after it is
         known here, and at the latest after a second."""
         while True:
-            with trio.move_on_after(await self._tell_levels()):
+            began = trio.current_time()
+            seconds = await self._tell_levels()
+            took = trio.current_time() - began
+            with trio.move_on_after(seconds):
                 await self._shared.changed.wait()
-            await trio.sleep(COMMIT_PAUSE_SECONDS)
+            # of what all took in turns, others had half
+            await trio.sleep(max(COMMIT_PAUSE_SECONDS - took / 2, COMMIT_REST_SECONDS))
 
     async def _tell_levels(self) -> float:
         """Tells all sinks what is new; for how many seconds nothing is to be told that nothing

@@ -3,12 +3,13 @@
 What is counted are looks, and not time.
 """
 
+import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ import trio
 from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
+from cqrepl.net.livepump import LivePump
 from cqrepl.protocol import source as protocol_source
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.levels import write_committed
@@ -26,7 +28,7 @@ from cqrepl.queue.format.tailerposition import TailerPosition
 from cqrepl.queue.read.tailerpositions import TailerPositions
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.outgoing import outgoingframes, worddesk
-from cqrepl.replicator.outgoing.outgoinglanes import OutgoingLanes
+from cqrepl.replicator.outgoing.outgoinglanes import TURN_LANES, OutgoingLanes
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.outgoing.toldtailers import TailerLooks
@@ -391,3 +393,76 @@ async def test_a_level_that_is_waited_for_is_told_whatever_the_rate(
 def last_of(path: Path) -> int:
     with Queue.open(path) as queue:
         return queue.next_index() - 1
+
+
+class LanesPerStep(trio.abc.Instrument):
+    """Counts the lanes that are asked at one go, in turns and besides."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, of_source: LivePump | None) -> None:
+        self.found: list[int] = []  # of each step that has asked any in turns
+        self.looks = self.in_vain = 0  # that nothing was handed over; of all lanes all the same
+        self._in_step = 0
+        self._has_none = False
+        catch_up_one, catch_up = OutgoingLanes._catch_up, SourceSession.catch_up
+        handed_over = LivePump.handed_over
+
+        def noted_one(lanes: OutgoingLanes, *arguments: Any) -> bool:
+            has_told = catch_up_one(lanes, *arguments)
+            self._in_step += has_told
+            return has_told
+
+        def noted_all(session: SourceSession) -> None:
+            before = self._in_step
+            self.in_vain += self._has_none
+            catch_up(session)
+            self._in_step = before
+
+        def noted_documents(pump: LivePump) -> bytes:
+            documents = handed_over(pump)
+            self._has_none = pump is of_source and not documents
+            self.looks += self._has_none
+            return documents
+
+        def noted_back(lanes: OutgoingLanes) -> None:
+            before = self._in_step
+            leave(lanes)
+            self._in_step = before
+
+        leave = OutgoingLanes.leave
+        monkeypatch.setattr(OutgoingLanes, "leave", noted_back)
+        monkeypatch.setattr(OutgoingLanes, "_catch_up", noted_one)
+        monkeypatch.setattr(SourceSession, "catch_up", noted_all)
+        monkeypatch.setattr(LivePump, "handed_over", noted_documents)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._in_step, self._has_none = 0, False
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if self._in_step:
+            self.found.append(self._in_step)
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
+async def test_few_lanes_are_asked_at_one_go(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of the program whose excerpt is acknowledged waits for no more than two; all at once
+    are asked only before something that came behind what they have done."""
+    async with joined(paths, tmp_path) as (source, _):
+        await eventually(lambda: not session_of(source).words.is_behind)
+        (pump,) = source.endpoint._live
+        assert pump._shared.live is not None
+        bell = pump._shared.live._control.bell
+        steps = LanesPerStep(monkeypatch, pump._shared.live)
+        trio.lowlevel.add_instrument(steps)
+        with ExitStack() as stack:
+            stack.callback(trio.lowlevel.remove_instrument, steps)
+            queues = {name: stack.enter_context(Queue.open(paths[name])) for name in NAMES}
+            while len(steps.found) < 5 or not steps.looks:
+                indexes = {name: queue.append(b"one") for name, queue in queues.items()}
+                for name, index in indexes.items():
+                    await eventually(partial(has_all, source, name, index))
+                os.eventfd_write(bell, 1)  # with nothing to hand over
+                await trio.sleep(0.01)
+        assert max(steps.found) <= TURN_LANES
+        assert not steps.in_vain

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from cqrepl.kernel.live import SendBudget, SourceLane
 
 T = TypeVar("T")
-TURN_LANES: Final = 8  # that have done something, before others have their turn
+TURN_LANES: Final = 2  # that have done something, before others have their turn
+TURN_LANES_MAX: Final = 8  # where there are so many that
+TURNS: Final = 50  # would not do for all
 TURN_SECONDS: Final = 0.001
 LITTLE: Final = 64  # excerpts of a lane
 
@@ -106,14 +108,15 @@ class OutgoingLanes:
     async def catch_up_in_turns(self) -> None:
         """The same, some lanes at a time: of a hundred queues all of it takes 10 ms of Python, and
         so long a thread of the program would not go on whose excerpt is acknowledged. Lanes with
-        much to tell, for which nobody waits one by one, do not wait for room."""
-        told = 0
+        much to tell, for which nobody waits one by one, do not wait for room. The more lanes there
+        are, the more are in one turn."""
+        told, most = 0, min(max(TURN_LANES, len(self._lent) // TURNS), TURN_LANES_MAX)
         for each, _ in self._lent.copy():
             if each.lane is not None and each.tailer is not None:
                 before = self.sent
                 has_told = self._catch_up(each, each.lane, each.tailer.next_index)
                 told += has_told and self.sent - before <= LITTLE
-                if told == TURN_LANES:
+                if told == most:
                     told = 0
                     await trio.sleep(TURN_SECONDS)
 

@@ -39,7 +39,7 @@ BEHIND_ROUND: Final = 64  # the same for those that are behind, and nothing has 
 TOUCHED_ROUND: Final = 128  # the same for those that were touched
 COMMITS_PER_S: Final = 2000  # words of what is safe: for a hundred queues twenty times a second
 COMMITS_AT_ONCE: Final = 100
-TURN_QUEUES: Final = 8  # looked at before others have their turn
+TURN_QUEUES: Final = 4  # looked at before others have their turn
 TURN_SECONDS: Final = 0.001
 
 
