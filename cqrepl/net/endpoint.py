@@ -59,6 +59,8 @@ class Endpoint:
         self._log = PeerLog()
         self._live: dict[Pump, Session] = {}
         self._is_ending = False
+        self._began = -math.inf
+        self._lost: dict[int, float] = {}  # when hosts did that had not said that they end
         self._left_at = math.inf  # when the last peer did, by trio's clock
         self._left_why: str | None = None
 
@@ -83,6 +85,14 @@ class Endpoint:
         """The connection that counts of each host that is there, by its id."""
         live = self._roster.hosts.items()
         return {host_id: (pump, self._live[pump]) for host_id, pump in live if pump in self._live}
+
+    def comes_within(self, host_id: int, seconds: float) -> bool:
+        """Whether a host that is not connected may just be about to: it was so until a moment ago,
+        and has not ended; this side has begun a moment ago; or a peer has not yet said who it
+        is."""
+        since = max(self._began, self._lost.get(host_id, -math.inf))
+        is_new = any(pump.connection.remote_id is None for pump in self._live)
+        return is_new or trio.current_time() < since + seconds
 
     def change(self, net: NetSettings, protocol: ProtocolSettings) -> None:
         """Other limits, for connections that come from now on; of what hosts are sent, at once."""
@@ -109,7 +119,7 @@ class Endpoint:
             Unreachable: a port cannot be listened on. In an exception group: one that gives up
                 did.
         """
-        settings = self.settings
+        settings, self._began = self.settings, trio.current_time()
         async with self._opened() as sockets, trio.open_nursery() as nursery:
             nursery.start_soon(self._log.run)
             for socket in sockets:
@@ -210,6 +220,9 @@ class Endpoint:
         if pump.ended_orderly:
             self.ended_orderly.set()
         if connection.remote_id is not None:
+            self._lost[connection.remote_id] = (
+                -math.inf if pump.ended_orderly else trio.current_time()
+            )
             if not pump.has_failed:  # nobody that was refused
                 self._left_at, self._left_why = trio.current_time(), pump.ended_why
             self._log.tell(logging.INFO, pump.label, f"disconnected: {pump.ended_why}")

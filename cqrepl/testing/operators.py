@@ -23,6 +23,7 @@ from cqrepl.testing.plan import Fault, Kind
 from cqrepl.testing.story import Story
 
 NOTICES_SECONDS: Final = 0.5  # that a leader is gone
+PLANS_MAX: Final = 2  # where hosts come and go while one is made, as it waits for them
 _LOSES_FROM_NTH: Final = 20  # which promotions are also done where something may be lost
 _POWER_CUT_NTH: Final = 3  # which leaders go with the power of their machine
 # of a plan, and of what has come of it
@@ -126,8 +127,11 @@ class Operator:
                 no other operator did anything.
         """
         led, host = self._led, self._hosts[to]
-        before, turns = self._state(to), self._turns
-        plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
+        for _ in range(PLANS_MAX):
+            before, turns = self._state(to), self._turns
+            plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
+            if self._state(to) == before:
+                break
         if plan is None or "error" in plan:
             return plan
         is_risky = plan["may_lose"] or plan["may_split"]

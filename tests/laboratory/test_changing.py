@@ -111,8 +111,9 @@ def test_who_leads_floods_the_sockets_while_they_are_cut() -> None:
 
 
 FAIL_OVERS = plan(
-    Fault(4.0, Kind.FAIL_OVER, 2, 0, 1.0),
-    Fault(9.0, Kind.FAIL_OVER, 3, 0, 1.0),
+    Fault(5.0, Kind.FAIL_OVER, 2, 0, 1.0),
+    Fault(13.0, Kind.FAIL_OVER, 3, 0, 1.0),
+    seconds=20.0,
 )
 
 

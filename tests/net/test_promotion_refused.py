@@ -156,6 +156,24 @@ async def test_a_copy_that_is_paused_by_hand_is_named_at_each_host(tmp_path: Pat
         await is_refused(cluster, 2, "host 2: it is paused by operator: resume it first")
 
 
+async def test_a_host_whose_connection_has_just_gone_is_waited_for(tmp_path: Path) -> None:
+    """It is there, and dials again; and so is each other one for a host that has just begun. One
+    that has ended in order is not."""
+    async with three_hosts(tmp_path) as cluster:
+        cluster.hosts[3].endpoint.renew("for a test")
+        await eventually(lambda: 3 not in cluster.hosts[2].endpoint.connections)
+        plan = await cluster.hosts[2].leaders.plan("q", 2)
+        assert (plan.fenced, plan.unreached) == ((1, 3), ())
+        await cluster.stop(2)
+        await cluster.start(2)
+        plan = await cluster.hosts[2].leaders.plan("q", 2)
+        assert (plan.fenced, plan.unreached) == ((1, 3), ())
+        await cluster.stop(3)
+        await eventually(lambda: 3 not in cluster.hosts[2].endpoint.connections)
+        plan = await cluster.hosts[2].leaders.plan("q", 2)
+        assert (plan.fenced, plan.unreached) == ((1,), (3,))
+
+
 async def test_many_plans_at_once_each_find_a_disk_that_takes_a_promise(tmp_path: Path) -> None:
     """What one of them tries is in the way of no other, and nothing is left of it."""
     async with three_hosts(tmp_path) as cluster:

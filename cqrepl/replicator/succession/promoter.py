@@ -28,7 +28,7 @@ from cqrepl.queue.format.epochs import History, promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
-from cqrepl.replicator.succession.fencedesk import FenceDesk
+from cqrepl.replicator.succession.fencedesk import LOOK_SECONDS, FenceDesk
 from cqrepl.replicator.succession.promotion import CopyStretch, Promotion, differing, plan_promotion
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _logger: Final = logging.getLogger(__name__)
 _ROOM_BYTES: Final = 1 << 20
+COMES_SECONDS: Final = 2.0  # for a host that was connected a moment ago, or may be in a moment
 SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends nothing
 
 
@@ -66,9 +67,7 @@ class Promoter:
             ids = ", ".join(map(str, sorted(self._hosts)))
             raise ValueError(f"the id of a host ({ids}) expected, {to} came")
         own = await self._desk.tried_position(name)
-        others, declined = await self._all(
-            name, self._connected, FenceRequest(verb=FenceVerb.WHERE)
-        )
+        others, declined = await self._all(name, self._others, FenceRequest(verb=FenceVerb.WHERE))
         positions = {self._own: own} | others
         if to not in positions:
             usual = f"host {to} is not connected, or has no copy of {name!r}"
@@ -113,7 +112,7 @@ class Promoter:
         await in_thread(partial(_check_room, self._host.queue(name).path, name))
         await self._desk.promise(name, plan.epoch, self._own)
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
-        positions, declined = await self._all(name, self._connected, asked)
+        positions, declined = await self._all(name, self._others, asked)
         await self._check_alone(name, plan.epoch, self._hosts - positions.keys())
         positions[self._own] = self._desk.own_position(name)
         begun = self._planned(name, self._own, positions, declined, planned=plan)
@@ -135,8 +134,8 @@ class Promoter:
         Raises:
             Refused: so it is.
         """
-        asked = [each for each in self._connected if each in others]
-        where, _ = await self._all(name, asked, FenceRequest(verb=FenceVerb.WHERE))
+        asked = FenceRequest(verb=FenceVerb.WHERE)
+        where, _ = await self._all(name, others - {self._own}, asked)
         for host_id, each in where.items():
             promised, to = each.epochs.promised, each.epochs.promised_to
             if promised >= epoch and to != self._own:
@@ -181,8 +180,20 @@ class Promoter:
         return self._host.settings.protocol.remote_ids | {self._own}
 
     @property
-    def _connected(self) -> list[int]:
-        return sorted(self._host.endpoint.connections.keys() & self._hosts)
+    def _others(self) -> frozenset[int]:
+        return self._hosts - {self._own}
+
+    async def _connected(self, hosts: Iterable[int]) -> list[int]:
+        """Those of them that are connected; who may just be about to be has a moment for that."""
+        endpoint = self._host.endpoint
+        with trio.move_on_after(COMES_SECONDS):
+            while any(
+                endpoint.comes_within(each, COMES_SECONDS)
+                for each in hosts
+                if each not in endpoint.connections
+            ):
+                await trio.sleep(LOOK_SECONDS)
+        return sorted(endpoint.connections.keys() & set(hosts))
 
     async def _all(
         self, name: str, hosts: Iterable[int], request: FenceRequest
@@ -200,7 +211,7 @@ class Promoter:
                     declined[host_id] = str(error)
 
         async with trio.open_nursery() as nursery:
-            for host_id in hosts:
+            for host_id in await self._connected(hosts):
                 nursery.start_soon(ask, host_id)
         return dict(sorted(found.items())), declined
 
@@ -248,7 +259,7 @@ class Promoter:
             except BaseException:
                 await host.sink.take_in_again(name, queue.path, queue.epochs)
                 raise
-            for host_id in self._hosts - {self._own}:
+            for host_id in self._others:
                 # what a copy has that promised too late may come back from there
                 streamed.marks_of(host_id).raise_sent(NOTHING_SENT)
             host.source.add(streamed)
