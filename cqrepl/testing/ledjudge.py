@@ -116,11 +116,14 @@ class LedJudge:
 
     @property
     def _has_leader(self) -> bool:
-        """False also where a copy has promised an epoch that its host has not begun: then it
-        follows nobody, and the leader before goes on with the others."""
-        promised = max(load_epochs(copy.path).promised for copy in self._led.copies.values())
+        """False also where a copy has promised an epoch that its host has not begun, or the latest
+        one to another host: then it follows nobody, and the leader goes on with the others."""
+        known = [load_epochs(copy.path) for copy in self._led.copies.values()]
+        promised = max(each.promised for each in known)
         queues = [self._led.streamed_at(host) for host in self.leading]
-        return [each.epochs.now.number for each in queues if each is not None] == [promised]
+        leads = [each.epochs.now.number for each in queues if each is not None] == [promised]
+        to = {each.promised_to for each in known if each.promised == promised}
+        return leads and (not promised or to == set(self.leading))
 
     @property
     def leading(self) -> list[int]:

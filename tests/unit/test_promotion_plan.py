@@ -140,6 +140,15 @@ def test_one_that_has_heard_of_a_promise_to_another_leads_no_more() -> None:
     assert not plan(2, h2=own, h4=replace(own, is_source=False)).refusal
 
 
+def test_one_that_leads_where_that_epoch_was_promised_otherwise_may_lead_once_more() -> None:
+    """Both had accepted a loss, and the other one has not begun: else it would follow nobody."""
+    leads = at(6, ONE, is_source=True)
+    other = replace(leads, epochs=Epochs(promised=1, promised_to=3), is_source=False)
+    made = plan(2, h2=leads, h3=other, h4=at(6, ONE))
+    assert (made.refusal, made.epoch, made.fenced) == ("", 2, (3, 4))
+    assert plan(2, h2=leads, h4=at(6, ONE)).refusal == "host 2 leads it already"
+
+
 def test_an_empty_copy_says_so() -> None:
     """What it is to lead with comes from elsewhere, or is nothing at all."""
     filled = "\n".join(plan(2, h2=at(0), h3=at(7)).lines(is_done=False))

@@ -233,8 +233,7 @@ def plan_promotion(
     # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
     # and so is one that others have promised not to follow, for a host that has not begun to lead
     is_alone = not any(each.is_source for host, each in positions.items() if host != to)
-    leads = own.is_source and own.epochs.may_lead(to)  # else a copy has told it of a promise
-    leads = leads and is_alone and own.epochs.promised == latest.promised
+    leads = is_alone and own.epochs.promised == latest.promised and _leads(to, positions)
     refusal = _cannot_lead(to, leads=leads, has_tail=tails[to] is not None, heard=latest.promised)
     lacks = own.next_index < start
     unproved = _unproved(own, positions[best]) if lacks else None
@@ -263,6 +262,17 @@ def plan_promotion(
         history=history,
         unproved=unproved,
     )
+
+
+def _leads(to: int, positions: Mapping[int, CopyPosition]) -> bool:
+    """Whether a host streams the queue, has heard of no promise that keeps it from that, and no
+    copy has promised the same epoch to another host, as where a loss was accepted: that follows
+    nobody in it."""
+    own = positions[to]
+    if not (own.is_source and own.epochs.may_lead(to)):
+        return False
+    number, promised = own.epochs.promised, [each.epochs for each in positions.values()]
+    return not number or {each.promised_to for each in promised if each.promised == number} == {to}
 
 
 def _cannot_lead(to: int, *, leads: bool, has_tail: bool, heard: int) -> str:
