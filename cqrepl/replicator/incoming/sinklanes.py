@@ -57,6 +57,10 @@ class SinkLanes:
         # what waits until neither has a queue
         self._waiting: list[tuple[SinkQueue, Callable[[], None]]] = []
 
+    def of(self, only: str | None) -> "list[tuple[SinkHandler, SinkQueue, SinkLane]]":
+        """Those of the live pump that runs; of one queue, where that is named."""
+        return [lent for lent in self.each if only is None or lent[1].name == only]
+
     def lend(self, handler: SinkHandler, queue: SinkQueue) -> None:
         """A live pump takes a queue in from now on, where it can."""
         pen = queue.appender.pen

@@ -569,7 +569,7 @@ class SinkQueue:
 
     def _drain(self) -> None:
         if self.owner is not None:
-            self.owner.catch_up()
+            self.owner.catch_up(self.name)
 
     def _open(self, create: QueueLayout | None, fence: AppendFence | None = None) -> None:
         if create is None and self.path.is_dir() and not _looks_like_queue(self.path):

@@ -196,8 +196,8 @@ class SinkSession:
                 self._lanes.lend(handler, queue)
         return [lane for _, _, lane in self._lanes.each]
 
-    def catch_up(self) -> None:
-        for handler, queue, lane in self._lanes.each:
+    def catch_up(self, only: str | None = None) -> None:
+        for handler, queue, lane in self._lanes.of(only):
             excerpts, payload_bytes, entries = lane.take_stored()
             if excerpts:
                 self.stored_live += excerpts

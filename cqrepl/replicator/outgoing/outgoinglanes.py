@@ -98,11 +98,13 @@ class OutgoingLanes:
         self.waited = self._awaited_files(outgoing)
         return [kept.lane for _, kept in self._lent]
 
-    def catch_up(self) -> None:
+    def catch_up(self, only: str | None = None) -> None:
         """Tells the core and the session what a live pump has done since; it may still run. As this
-        is asked often, only its own lanes are looked at: none while there is no such pump."""
+        is asked often, only its own lanes are looked at: none while there is no such pump. Of one
+        queue, where one is named."""
         for each, _ in self._lent.copy():
-            if each.lane is not None and each.tailer is not None:
+            is_asked = only is None or each.queue.name == only
+            if is_asked and each.lane is not None and each.tailer is not None:
                 self._catch_up(each, each.lane, each.tailer.next_index)
 
     async def catch_up_in_turns(self) -> None:

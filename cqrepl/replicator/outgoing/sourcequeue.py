@@ -391,7 +391,7 @@ class SourceQueue:
 
     def _drain(self) -> None:
         for session in self.sessions:
-            session.catch_up()
+            session.catch_up(self.name)
 
 
 def _opened(path: Path, made_with: str | None) -> Queue:

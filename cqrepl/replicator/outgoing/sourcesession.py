@@ -307,8 +307,8 @@ class SourceSession:
     def sent_live(self) -> int:
         return self._lanes.sent
 
-    def catch_up(self) -> None:
-        self._lanes.catch_up()
+    def catch_up(self, only: str | None = None) -> None:
+        self._lanes.catch_up(only)
 
     async def catch_up_in_turns(self) -> None:
         await self._lanes.catch_up_in_turns()
