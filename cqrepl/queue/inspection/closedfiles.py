@@ -26,10 +26,12 @@ from cqrepl.queue.format.index import Cycle, Index, Sequence, cycle_of, index_of
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.closeddigest import ClosedDigest
 from cqrepl.queue.read.count import count_in
+from cqrepl.queue.read.stall import Stall, unclosed
 from cqrepl.surroundings import monotonic
 
 NEW_MAX: Final = 16  # cycles that are new in one look: each is read
 STALE_MAX: Final = 1024  # records of files that retention has taken
+STALL_SECONDS: Final = 1.0
 
 
 class ClosedFiles:
@@ -37,10 +39,14 @@ class ClosedFiles:
 
     Attributes:
         has_more: the last look had not the time to read all that was new.
+        stall: the lowest cycle that was found without an end by two looks a second apart, though a
+            later one holds excerpts, which nobody reads then; None for none.
     """
 
     def __init__(self, cycles: Cycles, chains: Chains) -> None:
         self.has_more = False
+        self.stall: Stall | None = None
+        self._suspected: Stall | None = None
         self._cycles = cycles
         self._chains = chains
         self._sound: dict[Cycle, StoreState] = {}  # the file that was looked at, and as it was
@@ -77,6 +83,7 @@ class ClosedFiles:
             for cycle in listed[:-1]
             if cycle not in noted or (noted[cycle].chain == UNKNOWN_CHAIN and cycle not in doubtful)
         ]
+        self._look_for_stall(new[:NEW_MAX])
         self.has_more = has_chains() and len(new) > NEW_MAX
         until = monotonic() + seconds
         for cycle in new[:NEW_MAX] if has_chains() else ():
@@ -88,6 +95,23 @@ class ClosedFiles:
         if sum(cycle < listed[0] for cycle in noted) > max(STALE_MAX, len(listed)):
             closed.forget_below(listed[0])
         return closed.is_ahead
+
+    @property
+    def is_suspicious(self) -> bool:
+        """True until a further look has told whether a cycle stays without its end."""
+        return self._suspected is not None and self.stall is None
+
+    def _look_for_stall(self, below: list[Cycle]) -> None:
+        """A writer that has just gone on to another cycle closes this one in a moment."""
+        found = unclosed(self._cycles, below, monotonic())
+        before, self._suspected = self._suspected, found
+        is_same = before is not None and found is not None and before.cycle == found.cycle
+        if not is_same:
+            self.stall = None
+        elif before is not None and found is not None:
+            self._suspected = before  # since when
+            if found.since_s - before.since_s >= STALL_SECONDS:
+                self.stall = before
 
     def _known(
         self, noted: Mapping[Cycle, ClosedCycle], lowest: Cycle

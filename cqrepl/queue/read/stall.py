@@ -124,6 +124,26 @@ class StallWatch:
         return IndexGap(index, found, reason, path=store.path)
 
 
+def unclosed(cycles: Cycles, below: list[Cycle], now: float) -> Stall | None:
+    """The lowest of some cycles that has no end, while a later one holds excerpts and no living
+    process holds the write lock.
+
+    Args:
+        now: of the clock that the caller goes by.
+
+    Raises:
+        QueueError: a store file cannot be read.
+    """
+    for cycle in below:
+        if cycles.has(cycle) and not cycles.has_ended(cycle):
+            later = with_excerpts_above(cycles, cycle)
+            if later is None or is_held_elsewhere(cycles.table_path, WRITE_LOCK_KEY):
+                return None
+            path = cycles.path_of(cycle)
+            return Stall(path=path, cycle=cycle, cycle_next=later, since_s=now)
+    return None
+
+
 def with_excerpts_above(cycles: Cycles, cycle: Cycle) -> Cycle | None:
     """The lowest cycle above that holds an excerpt."""
     for later in cycles.listing():

@@ -45,6 +45,7 @@ from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index, sequence_of
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.stall import Stall
 from cqrepl.replicator.disk.auditshare import Reading
 from cqrepl.replicator.disk.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.disk.syncedfiles import SyncedFiles
@@ -121,6 +122,7 @@ class DiskEnd:
         self._has_come = False  # something, since it was seen last that all had been read
         self._came_at = -math.inf  # by the monotonic clock
         self._is_looking = False
+        self._stall: Stall | None = None  # that was told
         self._looked: _Looked | None = None  # how things stood at the last look, if it told nothing
         self._looked_at = -math.inf  # by the monotonic clock
         self._is_forgotten = False
@@ -424,7 +426,8 @@ class DiskEnd:
         since = monotonic() - self._looked_at
         if self._looked is None or since >= FULL_LOOK_SECONDS:
             return True
-        if self._closed.has_more or self._audit.has_to_read or self.has_news_to_look_at:
+        is_begun = self._closed.has_more or self._closed.is_suspicious
+        if is_begun or self._audit.has_to_read or self.has_news_to_look_at:
             return True
         return since >= SAVE_SECONDS and (self._audit.has_to_save or self._state() != self._looked)
 
@@ -473,11 +476,23 @@ class DiskEnd:
             with self._telling():
                 may_note = await do(partial(self._look, seconds))
                 self._looked, self._looked_at = state, monotonic()
+                self._tell_stall()
                 # it may have been closed meanwhile: its end is asked for here, not in the thread
                 if may_note and not self._is_forgotten and self._end() > self._files.end:
                     self.note()
         finally:
             self._is_looking = False
+
+    def _tell_stall(self) -> None:
+        """Once: what lies behind goes to no sink until somebody closes the cycle."""
+        before, self._stall = self._stall, self._closed.stall
+        if self._stall is not None and self._stall != before:
+            _logger.warning(
+                "queue %r: what comes next is not read: %s; this closes it: cqrepl repair QUEUE"
+                " --apply",
+                self._name,
+                self._stall,
+            )
 
     def _look(self, seconds: float) -> bool:
         """True when a sync would let more be noted. In a thread, as `_follow`."""
