@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from cqrepl.protocol.ackpolicy import AckPolicy
-from cqrepl.queue import Queue, QueueError
+from cqrepl.queue import Queue
+from cqrepl.queue.format.errors import used_after_close
 
 Payload = bytes | memoryview
 # what a host's queue does with excerpts, the time that decides their cycle, and a policy
@@ -63,5 +64,5 @@ class OpenedQueue(Queue):
             SteppedDown, AckUnknown, WaitEnded, RuntimeError, ValueError: as `Leading.append`.
         """
         if self._is_closed:
-            raise QueueError("expected an open queue, it was closed", path=self.path)
+            raise used_after_close("queue", self.path)
         return self._append_by(payloads, now_ms, policy)

@@ -105,13 +105,12 @@ class ClosedFiles:
         """A writer that has just gone on to another cycle closes this one in a moment."""
         found = unclosed(self._cycles, below, monotonic())
         before, self._suspected = self._suspected, found
-        is_same = before is not None and found is not None and before.cycle == found.cycle
-        if not is_same:
+        if before is None or found is None or before.cycle != found.cycle:
             self.stall = None
-        elif before is not None and found is not None:
-            self._suspected = before  # since when
-            if found.since_s - before.since_s >= STALL_SECONDS:
-                self.stall = before
+            return
+        self._suspected = before  # since when
+        if found.since_s - before.since_s >= STALL_SECONDS:
+            self.stall = before
 
     def _known(
         self, noted: Mapping[Cycle, ClosedCycle], lowest: Cycle
