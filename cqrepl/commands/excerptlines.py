@@ -1,6 +1,7 @@
 """One excerpt as a line, in the form that was asked for."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -130,6 +131,8 @@ def _nanoseconds(value: object) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
         scale = next(scale for least, scale in _UNITS if abs(value) >= least)
         return int(value * scale)
     if isinstance(value, str):

@@ -354,10 +354,11 @@ class Queue:
     def seek_time(self, time: int, read_time: ReadTime) -> int:
         """Index of the first excerpt with a time at or after `time`; one past the last if none has.
 
-        Two binary searches; excerpts must stand in the order of their times.
+        Two binary searches; excerpts must stand in the order of their times. A single one with a
+        wrong time among them does no harm.
 
         Args:
-            read_time: the time of a payload, in the unit of `time`; None if it has none.
+            read_time: the time of a payload, in the unit of `time`; None, or NaN, if it has none.
 
         Raises:
             QueueDamaged: a store file cannot be followed.

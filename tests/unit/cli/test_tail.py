@@ -167,6 +167,36 @@ def test_times(invoke: Invoke, kinds: Path) -> None:
     assert texts(invoke("tail", kinds, "--time", "order.time", "--from", "2026-01-01")) == []
 
 
+def test_a_bad_tick_has_no_time_and_the_others_are_found(invoke: Invoke, tmp_path: Path) -> None:
+    """A number that is none, text, nothing, or no time that a calendar has."""
+    first = 1_763_719_331_000
+    odd: list[object] = [
+        *(float("nan"), float("inf"), float("-inf"), None, "soon", "", True, [1], {"a": 1}),
+        *(0, -1, 10**30, 1e300, -1e300, wire.Int64(-(1 << 63)), b"\x00"),
+    ]
+    for number, value in enumerate(odd):
+        ticks = [wire.encode({"t": first + n, "n": n}) for n in range(600)]
+        ticks[256] = wire.encode({"t": value})
+        with Queue.open(tmp_path / f"{number}", create=layout()) as queue:
+            queue.append_many(ticks, now_ms=NOON_MS)
+        shown = texts(invoke("tail", tmp_path / f"{number}", "--time", "t", "--from", noon_index(),
+                             "--to", noon_index(sequence=299)))  # fmt: skip
+        assert len(shown) == 300
+        if not isinstance(value, int | float) or value - value != 0 or isinstance(value, bool):
+            assert shown[256].startswith("-  "), value
+        for n in (255, 257, 300):
+            moment = f"2025-11-21T10:02:11.{n}Z"
+            (line,) = texts(
+                invoke("tail", tmp_path / f"{number}", "--time", "t", "--from", moment, "-n", 1)
+            )
+            assert line == f"{moment}  t: {first + n}, n: {n}"
+    numbers = [b'{"t":NaN}', b'{"t":-Infinity}', b'{"t":1e999}', b'{"t":1%s}' % (b"0" * 400)]
+    with Queue.open(tmp_path / "json", create=layout()) as queue:
+        queue.append_many(numbers, now_ms=NOON_MS)
+    shown = texts(invoke("tail", tmp_path / "json", "--time", "t"))
+    assert [line.split("  ")[0] for line in shown[:3]] == ["-", "-", "-"]
+
+
 def test_format(invoke: Invoke, path: Path) -> None:
     result = invoke(
         "tail", path, "-n", 1, "--format", r"{index}\t{cycle}/{sequence} {bytes} {{{data}}}"

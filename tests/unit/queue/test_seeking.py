@@ -87,6 +87,52 @@ def test_an_empty_queue_is_all_before(path: Path) -> None:
     assert seek_time(cycles_of(path), 5, read_time) == 0
 
 
+@pytest.mark.parametrize("wrong", [0, -1, -(1 << 63), (1 << 63) - 1, None])
+def test_one_excerpt_with_a_wrong_time_hides_nothing(path: Path, wrong: int | None) -> None:
+    """It stands at the start of a cycle, on an index slot, behind one, or at the end."""
+    for number, (ahead, nth) in enumerate(
+        [(0, 0), (1, 0), (2, 0), (1, 256), (1, 255), (1, 257), (1, 512), (1, 599), (3, 0), (4, 0)]
+    ):
+        times: dict[int, list[int | None]] = {
+            0: [n + 10 for n in range(3)],
+            1: [n + 1000 for n in range(600)],
+            2: [2000],
+            3: [3000],
+            4: [4000],
+        }
+        right = fill_times(path / f"{number}-right", times)
+        times[ahead][nth] = wrong
+        written = fill_times(path / f"{number}-wrong", times)
+        cycles = cycles_of(path / f"{number}-wrong")
+        spoiled = next(
+            at for at, one in enumerate(zip(right, written, strict=True)) if one[0] != one[1]
+        )
+        for at in {*range(0, len(right), 97), *range(max(0, spoiled - 2), spoiled + 4)}:
+            if at == spoiled or at >= len(right):
+                continue
+            index, time = right[at]
+            assert time is not None
+            found = seek_time(cycles, time, read_time)
+            # a wrong time at the end of a cycle has too few behind it to be known for wrong
+            is_at_end = nth >= len(times[ahead]) - 2
+            assert found == index or (is_at_end and found == right[spoiled][0] < index)
+
+
+def test_a_time_that_is_no_number_is_none(path: Path) -> None:
+    """NaN and the infinite, as a reader of the library may give them."""
+    for odd in (float("nan"), float("inf"), float("-inf")):
+        written = fill_times(path / str(odd), {0: list(range(1000))})
+        index = written[256][0]
+
+        def read(payload: memoryview, odd: float = odd) -> float:
+            time = read_time(payload)
+            return odd if time in (0, 256) or time is None else time
+
+        with Queue.open(path / str(odd)) as queue:
+            for time in (1, 255, 257, 999):
+                assert queue.seek_time(time, read) == index - 256 + time  # type: ignore[arg-type]
+
+
 def test_few_excerpts_are_asked(path: Path) -> None:
     """Logarithmic in the cycles and in the slots, and one run."""
     fill_times(path, {ahead: [ahead * 2000 + n for n in range(2000)] for ahead in range(20)})
@@ -100,7 +146,7 @@ def test_few_excerpts_are_asked(path: Path) -> None:
     assert seek_time(cycles_of(path), 17 * 2000 + 1023, counted) == noon_index(
         ahead=17, sequence=1023
     )
-    assert asked < 256 + 20
+    assert asked < 256 + 40
 
 
 def test_what_the_reader_raises_comes_through(path: Path) -> None:
