@@ -21,6 +21,7 @@ from typing import Final
 import trio
 
 from cqrepl.console.endings import ending_signals, held_back, let_in
+from cqrepl.console.loglines import port_told
 from cqrepl.console.meter import show_line
 from cqrepl.console.output import flush, write_text
 from cqrepl.net.address import Address
@@ -176,13 +177,12 @@ async def _listening_port(source: trio.Process) -> int:
     """The port that the source says it listens on."""
     assert source.stderr is not None
     told = b""
-    while b"\n" not in told:
+    while (port := port_told(told.decode(errors="replace"))) is None:
         data = await source.stderr.receive_some()
         if not data:
-            raise QueueError(f"the source ended: {told.decode().strip()}")
+            raise QueueError(f"the source ended: {told.decode(errors='replace').strip()}")
         told += data
-    line = told.partition(b"\n")[0].decode()
-    return int(line.rpartition(":")[2])
+    return port
 
 
 async def _require_success(what: str, process: trio.Process) -> None:

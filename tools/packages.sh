@@ -9,19 +9,21 @@ cd "$(dirname "$0")/.."
 python=$(command -v "${1:-python3}")
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONWARNINGS=ignore
-unset CQREPL_KERNEL CQREPL_BUILD_KERNEL PYTHONPATH # each step says what it wants
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+unset CQREPL_KERNEL CQREPL_BUILD_KERNEL PYTHONPATH PYTHONWARNINGS # each step says what it wants
 
 environment() { # NAME: a fresh one; prints its python
   "$python" -m venv "$fresh/$1"
+  # older ones warn of their own parts
+  "$fresh/$1/bin/python" -m pip install --quiet --upgrade "pip>=25.1"
   echo "$fresh/$1/bin/python"
 }
 
-says() { # NAME KERNEL: what is installed there names this kernel, and works
+says() { # NAME KERNEL: what is installed there names this kernel, works, and warns of nothing
   local told
-  told=$(cd "$fresh" && "$1/bin/cqrepl" --version)
+  told=$(cd "$fresh" && PYTHONWARNINGS=error "$1/bin/cqrepl" --version 2>&1)
   [[ $told == *"(kernel: $2)" ]] || { echo "$1: expected kernel $2, found: $told" >&2; exit 1; }
-  (cd "$fresh" && "$1/bin/cqrepl" demo --count 2000 >/dev/null)
+  PYTHONWARNINGS=error "$fresh/$1/bin/python" -P tools/tryout.py
   echo "$1: $told"
 }
 
@@ -63,6 +65,7 @@ fi
 mkdir "$fresh/unpacked"
 tar -xzf "$sdist" -C "$fresh/unpacked" --strip-components=1
 without=$(environment without-cargo)
-(cd "$fresh/unpacked" && PATH=$(dirname "$without") "$without" -m pip install --quiet .)
+(cd "$fresh/unpacked" && PATH=$(dirname "$without") CQREPL_BUILD_KERNEL=auto PYTHONWARNINGS=error \
+  "$without" -m pip install --quiet .)
 says without-cargo python
 ls -l dist

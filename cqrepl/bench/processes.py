@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from cqrepl.console.loglines import port_told
 from cqrepl.queue import QueueError
 
 WAIT_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 0.002
-_LISTENING: Final = re.compile(r"listening on .*:([0-9]+)$", re.MULTILINE)
 _MIB: Final = 1 << 20
 _INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -35,11 +35,11 @@ class Running:
 
     def port(self) -> int:
         """The port that it listens on, as soon as it says so."""
-        while (found := _LISTENING.search(self._text())) is None:
+        while (port := port_told(self._text())) is None:
             if self._reap():
                 raise self._failed()
             time.sleep(LOOK_SECONDS)
-        return int(found[1])
+        return port
 
     def check(self) -> None:
         """Does nothing while it runs.

@@ -28,7 +28,7 @@ from cqrepl.console.exitcodes import (
     STOPPED,
     BadArguments,
 )
-from cqrepl.console.loglines import LogChoice
+from cqrepl.console.loglines import LISTENING, LogChoice
 from cqrepl.protocol import StopReason, WireShape
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.queuestate.stops import Stop
@@ -198,7 +198,7 @@ async def _run(
             async with AsyncExitStack() as stack:
                 replicator = await _enter(stack, serve())
                 for address in replicator.endpoint.listens:
-                    _logger.info("listening on %s", address)
+                    _logger.info(LISTENING, address)
                 code = await _until_over(replicator, finished, first_signal, show, stays)
                 if not ended:
                     ended.append(_Ended(code))

@@ -1,4 +1,4 @@
-"""How the log of a command reads: as lines for people, or as JSON for programs.
+"""The form of a command's log: lines for people, or JSON for programs.
 
 A line of JSON has `v` (the version of its form), `time` (UTC), `level`, `logger` and `message`;
 what it is about stands beside that, where it names it: `host` is the id of the host that logs,
@@ -18,6 +18,8 @@ VERSION_OF_FORM: Final = 1
 _QUEUE: Final = re.compile(r"queue '([A-Za-z0-9._-]+)'")
 _INDEX: Final = re.compile(r"\b(0x[0-9a-f]{8,})\b")
 _PEER: Final = re.compile(r"\bhost (\d+)\b")
+LISTENING: Final = "listening on %s"  # the address, with the port that the system chose
+_LISTENING_LINE: Final = re.compile(r"listening on .*:([0-9]+)\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,15 @@ class TextLines(logging.Formatter):
             f"{self._name}:{self._host} {_time_of(record)} {level} {place}: {record.getMessage()}"
         )
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def port_told(said: str) -> int | None:
+    """The port that a command listens at, by what it has said so far; None until it has said it.
+
+    Other lines may come first, as warnings of the interpreter do, and the last line may be cut off.
+    """
+    found = _LISTENING_LINE.search(said)
+    return None if found is None else int(found[1])
 
 
 def _subjects(message: str) -> Iterator[tuple[str, object]]:

@@ -29,7 +29,8 @@ def _native() -> Kernel:
         ModuleNotFoundError: there is none.
         ImportError: there is one, and it cannot be used.
     """
-    from cqrepl import _native as native
+    # `from cqrepl import _native` would ask `cqrepl.__getattr__`, which hides that no file is there
+    import cqrepl._native as native
 
     if native.INTERFACE != INTERFACE:
         raise ImportError(

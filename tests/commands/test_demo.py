@@ -46,6 +46,14 @@ def test_json_and_keep(invoke: Invoke, tmp_path: Path) -> None:
     assert len(read(keep / "sink")) == 2000
 
 
+def test_a_line_of_the_interpreter_comes_before_the_port(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter of each process prints that it ignores such a setting, ports and all."""
+    monkeypatch.setenv("PYTHONWARNINGS", "nonsense:1")
+    assert invoke("demo", "--count", "10").exit_code == 0
+
+
 @pytest.mark.parametrize(("count", "size"), [(1, 0), (2, 17 << 20)])
 def test_odd_sizes(invoke: Invoke, count: int, size: int) -> None:
     assert invoke("demo", "--count", count, "--size", size).exit_code == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.commands.reachlog import QUIET_SECONDS, ReachLog
-from cqrepl.console.loglines import LogChoice
+from cqrepl.console.loglines import LogChoice, port_told
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.replicator.control.reaches import Reach
 from tests.support.commands import commands, until
@@ -46,6 +46,15 @@ def test_all_of_the_log_says_when_and_where() -> None:
 )
 def test_what_is_shown(verbosity: int, level: int) -> None:
     assert LogChoice(verbosity=verbosity).level == level
+
+
+@pytest.mark.parametrize("before", ["", "a.py:3: UserWarning: at 1:2\n", "\x00 listening on\n"])
+def test_the_port_is_in_the_first_whole_line_that_names_it(before: str) -> None:
+    line = "cqrepl source: listening on [::1]:9009\n"
+    said = f"{before}{line}cqrepl source: listening on 127.0.0.1:9010\n"
+    end = len(before) + len(line)
+    assert all(port_told(said[:upto]) is None for upto in range(end))
+    assert port_told(said[:end]) == port_told(said) == 9009
 
 
 def test_json_says_what_a_line_is_about() -> None:

@@ -11,6 +11,7 @@ import trio
 from click.testing import CliRunner
 
 from cqrepl.cli.wiredump import main
+from cqrepl.console.loglines import port_told
 from tests.support.networks import FIRST_INDEX, exchange, set_up
 from tests.support.ports import reserved_port
 
@@ -34,9 +35,9 @@ class Running:
             self._news = trio.Event()
 
     async def port(self) -> int:
-        while "\n" not in self.said:
+        while (port := port_told(self.said)) is None:
             await self._news.wait()
-        return int(self.said.partition("\n")[0].rpartition(":")[2])
+        return port
 
     async def shows(self, text: str, times: int = 1) -> None:
         while self.shown.count(text) < times:

@@ -19,7 +19,8 @@ from typing import Final, Protocol
 
 import trio
 
-LISTENING: Final = re.compile(r"listening on .*:([0-9]+)$", re.MULTILINE)
+from cqrepl.console.loglines import port_told
+
 POLL_SECONDS: Final = 0.005
 KILLED: Final = -signal.SIGKILL
 
@@ -40,16 +41,19 @@ class Command:
 
     async def port(self) -> int:
         """The port that it listens on, as soon as it says so."""
-        return int((await self.says(LISTENING)).group(1))
+        while (port := port_told(self.said)) is None:
+            await self._more("a port")
+        return port
 
     async def says(self, pattern: re.Pattern[str]) -> re.Match[str]:
         """The first place in what it says that matches; an error if it ends without."""
-        while True:
-            found = pattern.search(self.said)
-            if found is not None:
-                return found
-            assert not self.ended.is_set(), f"{self.title} ended and never said {pattern.pattern}"
-            await self._heard.wait()
+        while (found := pattern.search(self.said)) is None:
+            await self._more(pattern.pattern)
+        return found
+
+    async def _more(self, wanted: str) -> None:
+        assert not self.ended.is_set(), f"{self.title} ended and never said {wanted}"
+        await self._heard.wait()
 
     async def exit_code(self) -> int:
         """Waits for its end; a negative number is the signal that ended it."""
