@@ -115,7 +115,9 @@ KERNEL_FILES := $(wildcard native/Cargo.* native/kernel/Cargo.toml \
 $(STAMP): pyproject.toml setup.py $(KERNEL_FILES) | check-python $(VENV)/bin/python
 	@echo "installing cqrepl into $(VENV), a minute or two"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@# setuptools tells at each editable installation that it is one; any other warning is shown
+	PYTHONWARNINGS="ignore:Editable installation" \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@$(BIN)/python -c 'from cqrepl.queue.files import atomics; atomics.require()' 2>/dev/null || \
 	  { echo "libatomic is missing: install the package libatomic1 (Debian, Ubuntu) or libatomic"; \
 	    echo "(Fedora, Alpine), which also comes with gcc; or cargo, for the native kernel"; exit 1; }
