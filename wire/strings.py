@@ -49,6 +49,15 @@ def encode_prefixed_name(name: str) -> bytes:
     return name.encode("utf-16-le", "surrogatepass")[::2]
 
 
+def kept_name(name: str) -> str:
+    """The name as it is read back where it goes out behind its length.
+
+    >>> kept_name("gr\u00fcn\u20ac")
+    'gr\xfcn\xac'
+    """
+    return name if name.isascii() else decode_name(encode_prefixed_name(name))
+
+
 def decode_name(data: bytes) -> str:
     """The name in `data`; every byte is a character."""
     return data.decode("latin-1")

@@ -46,7 +46,7 @@ def append_input(path: Path, options: AppendOptions) -> int:
             for payloads in _limited(pieces, options["count_max"]):
                 appended.append(payloads, options["rate"])
         except BaseException:
-            print(f"cqrepl append: {appended.text()}", file=sys.stderr)
+            output.write_error(f"cqrepl append: {appended.text()}")
             raise
     output.write_text(appended.json() if options["as_json"] else appended.text() + "\n")
     output.flush()
@@ -82,10 +82,9 @@ class _Appended:
     def append(self, payloads: list[bytes], rate: float | None) -> None:
         """Appends all of them; no faster than so many a second."""
         if self._last is None and payloads and _is_framed(payloads[0]):
-            print(
+            output.write_error(
                 "cqrepl append: the first excerpt is a framed document: its header is appended, too"
-                " (wire.encode makes what stands behind it)",
-                file=sys.stderr,
+                " (wire.encode makes what stands behind it)"
             )
         while payloads:
             due = len(payloads) if rate is None else self._due(rate)

@@ -13,6 +13,7 @@ from cqrepl.config.keys import PROCESS
 from cqrepl.config.yamltree import shown
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
+from wire.text.terminal import one_line
 
 Options = Mapping[str, object]  # as `cli.options.cluster_options` has them
 
@@ -105,7 +106,7 @@ def show_config(path: Path, options: Options, *, as_json: bool) -> int:
         output.write_text(json.dumps(line) + "\n")
     else:
         for text in _lines(config, settings, book, plan):
-            output.write_text(text + "\n")
+            output.write_text(one_line(text) + "\n")
     output.flush()
     return exitcodes.OK
 

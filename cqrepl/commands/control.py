@@ -1,6 +1,5 @@
 """Tells a host that runs on this machine what to do, and prints what it answers."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from cqrepl.console import exitcodes, output
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.net.controlsocket import NotThere, ask
 from cqrepl.net.rundirectory import known_hosts, usual_run_dir
+from wire.text.terminal import one_line
 
 
 def tell_host(
@@ -35,22 +35,22 @@ def tell_host(
             ids = ", ".join(map(str, found))
             raise BadArguments(f"several hosts run here ({ids}): --host-id expected")
         if not found:
-            print(f"{name}: {directory}: no host runs here", file=sys.stderr)
+            output.write_error(f"{name}: {directory}: no host runs here")
             return exitcodes.UNREACHABLE
         (host_id,) = found
     try:
         answer = ask(directory, host_id, request)
     except NotThere as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        output.write_error(f"{name}: {error}")
         return exitcodes.UNREACHABLE
     code = answer.pop("code", exitcodes.OK)
     if "error" in answer:
-        print(f"{name}: {answer['error']}", file=sys.stderr)
+        output.write_error(f"{name}: {answer['error']}")
         return code if isinstance(code, int) and code else exitcodes.UNREACHABLE
     said = answer.pop("said", [])
     if as_json:
         output.write_text(output.json_line(answer))
     elif isinstance(said, list):
-        output.write_text("".join(f"host {host_id}: {line}\n" for line in said))
+        output.write_text("".join(f"host {host_id}: {one_line(str(line))}\n" for line in said))
     output.flush()
     return code if isinstance(code, int) else exitcodes.OK

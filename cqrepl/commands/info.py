@@ -17,6 +17,7 @@ from cqrepl.queue.inspection.overview import (
     inspect_queue,
 )
 from cqrepl.queue.inspection.storescan import StoreReport
+from wire.text.terminal import one_line
 
 _FILES_SHOWN_MAX = 20
 
@@ -33,7 +34,7 @@ def print_info(path: Path, *, deep: bool, as_json: bool) -> int:
 
 def info_text(info: QueueInfo) -> str:
     """Several lines, each with its end."""
-    return "".join(line + "\n" for line in _lines(info))
+    return "".join(one_line(line) + "\n" for line in _lines(info))
 
 
 def _lines(info: QueueInfo) -> Iterator[str]:

@@ -5,13 +5,12 @@ a traceback.
 """
 
 import signal
-import sys
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from cqrepl.console.endings import ended_as_by_ctrl_c
 from cqrepl.console.exitcodes import DAMAGED, DISK_FULL, INTERRUPTED, BadArguments
-from cqrepl.console.output import OutputError, end_of_output
+from cqrepl.console.output import OutputError, end_of_output, write_error
 from cqrepl.kernel.memory import name_cut_files
 from cqrepl.net.errors import NetError
 from cqrepl.queue import QueueError
@@ -57,7 +56,7 @@ def report(name: str, error: Exception, say: Callable[[Exception], None] | None 
     """Says an error of the user's or of the world's, as one line where nothing else is given; its
     exit code."""
     if say is None:
-        print(f"{name}: {error}", file=sys.stderr)
+        write_error(f"{name}: {error}")
     else:
         say(error)
     return code_of(error)

@@ -6,6 +6,7 @@ from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
 from cqrepl.queue.inspection.findings import FindingKind, Repair
 from cqrepl.queue.inspection.repairplan import RepairPlan, apply, plan_repair
+from wire.text.terminal import one_line
 
 
 def print_repair(path: Path, *, is_applied: bool, backup: Path | None, as_json: bool) -> int:
@@ -32,7 +33,7 @@ def _text(plan: RepairPlan, is_applied: bool) -> str:
         lines.append(f"{plan.path}: {repairs} made")
     else:
         lines.append(f"{plan.path}: {repairs} to be made, nothing was changed: --apply makes them")
-    return "".join(line + "\n" for line in lines)
+    return "".join(one_line(line) + "\n" for line in lines)
 
 
 def _json(plan: RepairPlan, is_applied: bool) -> str:

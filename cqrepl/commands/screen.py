@@ -9,6 +9,8 @@ import threading
 from collections.abc import Sequence
 from typing import Final, TextIO
 
+from wire.text.terminal import one_line
+
 _CLEAR_LINE: Final = "\r\x1b[K"
 _USUAL: Final = os.terminal_size((10_000, 50))  # of what cannot tell
 
@@ -55,7 +57,7 @@ class Screen:
     def draw(self, lines: Sequence[str]) -> None:
         """Draws these lines in place of what was drawn before; as far as there is room."""
         columns, rows = self.size
-        fitting = [line[: columns - 1] for line in lines[: rows - 1]]
+        fitting = [one_line(line)[: columns - 1] for line in lines[: rows - 1]]
         with self._lock:
             self._stream.write(self._cleared() + "\n".join(fitting))
             self._block = fitting

@@ -5,13 +5,13 @@ Nothing of Spark is imported before a job runs; where it is missing, one line sa
 
 import logging
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from cqrepl.commands import outcome
+from cqrepl.console import output
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import NotAQueue, Queue, QueueError
 
@@ -75,7 +75,7 @@ def _in_session(
             _take_interrupts()
             return work(spark)
     except JobFailed as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        output.write_error(f"{name}: {error}")
         return error.code
 
 

@@ -1,7 +1,6 @@
 """Asks the hosts of this machine what they do, and prints it."""
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from cqrepl.commands.statuspage import page
 from cqrepl.console import exitcodes, output
 from cqrepl.net.controlsocket import NotThere, Silent, ask_status
 from cqrepl.net.rundirectory import known_hosts, usual_run_dir
+from wire.text.terminal import one_line
 
 Values = Mapping[str, Any]  # as `status.snapshot` makes them; the version was looked at
 
@@ -33,13 +33,13 @@ def print_status(
         except NotThere as error:
             is_silent = is_silent or isinstance(error, Silent)
             if host_id is not None or isinstance(error, Silent):
-                print(f"cqrepl status: {error}", file=sys.stderr)
+                output.write_error(f"cqrepl status: {error}")
     if not found:
         if host_id is None and not is_silent:
-            print(f"cqrepl status: {directory}: no host runs here", file=sys.stderr)
+            output.write_error(f"cqrepl status: {directory}: no host runs here")
         return exitcodes.UNREACHABLE
     for each_host in found:
-        lines = [json.dumps(each_host)] if as_json else [*page(each_host), ""]
+        lines = [json.dumps(each_host)] if as_json else [*map(one_line, page(each_host)), ""]
         output.write_text("".join(line + "\n" for line in lines))
     output.flush()
     is_well = all(_is_well(each_host, max_lag) for each_host in found)

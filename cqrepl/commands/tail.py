@@ -95,7 +95,7 @@ class _Printing:
             if tailer.stalled is not None and not tailer.wait(_STALL_PATIENCE_S):
                 if not is_reported and tailer.stalled is not None:
                     is_reported = True
-                    print(f"cqrepl tail: {tailer.stalled} (see cqrepl repair)", file=sys.stderr)
+                    output.write_error(f"cqrepl tail: {tailer.stalled} (see cqrepl repair)")
                 if not follow:
                     return exitcodes.DAMAGED
             elif not follow and not tailer.has_next():

@@ -8,6 +8,7 @@ from cqrepl.console import exitcodes, output
 from cqrepl.queue.files.locks import free_lock
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.inspection.overview import LockState, inspect_queue
+from wire.text.terminal import one_line
 
 
 def print_unlocked(path: Path, *, is_applied: bool, force: bool, asks: bool, as_json: bool) -> int:
@@ -25,7 +26,7 @@ def print_unlocked(path: Path, *, is_applied: bool, force: bool, asks: bool, as_
                 )
             if is_applied and done != "freed":
                 code = exitcodes.REFUSED
-        output.write_text(_json(lock, done) if as_json else _text(lock, done))
+        output.write_text(_json(lock, done) if as_json else f"{one_line(_text(lock, done))}\n")
     output.flush()
     return code
 
@@ -37,10 +38,10 @@ def _is_sure(path: Path, lock: LockState, asks: bool) -> bool:
 
 def _text(lock: LockState, done: str) -> str:
     if lock.holder is None:
-        return f"{lock.name}  free\n"
+        return f"{lock.name}  free"
     state = "is alive" if lock.is_alive else "is dead"
     said = {"held": "left as it is", "freed": "freed", "changed hands": "changed hands meanwhile"}
-    return f"{lock.name}  held by process {lock.holder}, which {state}: {said[done]}\n"
+    return f"{lock.name}  held by process {lock.holder}, which {state}: {said[done]}"
 
 
 def _json(lock: LockState, done: str) -> str:

@@ -25,6 +25,7 @@ from cqrepl.queue.inspection.differences import (
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.quickcomparison import verify_quickly
 from cqrepl.queue.inspection.verification import last_common_index, verify
+from wire.text.terminal import one_line
 
 _DIGEST_SHOWN = 16
 _MISSING = (DifferenceKind.MISSING, DifferenceKind.FILE_MISSING)
@@ -98,6 +99,7 @@ class Comparison:
                 word, text = "not read", f"{text}  {outcome.text}"
             case NothingCompared():
                 word, text = self._same if outcome.is_same else "nothing", outcome.text
+        text = "\n         ".join(map(one_line, text.split("\n         ")))
         return f"{word:<8} {text}\n"
 
     def _difference_text(self, found: NamedDifference) -> tuple[str, str]:

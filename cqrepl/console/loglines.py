@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from wire.text.terminal import one_line
+
 VERSION_OF_FORM: Final = 1
 # how all lines of ours name what they are about
 _QUEUE: Final = re.compile(r"queue '([A-Za-z0-9._-]+)'")
@@ -84,12 +86,11 @@ class TextLines(logging.Formatter):
         self._is_verbose = choice.verbosity > 0
 
     def format(self, record: logging.LogRecord) -> str:
+        message = one_line(record.getMessage())  # it may name what a file or a peer says
         if not self._is_verbose:
-            return f"{self._name}: {record.getMessage()}"
+            return f"{self._name}: {message}"
         level, place = record.levelname.lower(), record.name
-        line = (
-            f"{self._name}:{self._host} {_time_of(record)} {level} {place}: {record.getMessage()}"
-        )
+        line = f"{self._name}:{self._host} {_time_of(record)} {level} {place}: {message}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

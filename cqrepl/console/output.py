@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from cqrepl.console import exitcodes
-from wire.text.terminal import terminal_safe
+from wire.text.terminal import one_line, terminal_safe
 
 
 class OutputError(Exception):
@@ -29,6 +29,11 @@ def write_text(text: str) -> None:
         sys.stdout.write(terminal_safe(text) if sys.stdout.isatty() else text)
     except OSError as error:
         raise OutputError from error
+
+
+def write_error(text: str) -> None:
+    """Says one line on standard error, safe for a terminal."""
+    print(one_line(text), file=sys.stderr)
 
 
 def json_line(fields: Mapping[str, object]) -> str:
@@ -76,5 +81,5 @@ def end_of_output(name: str, error: OutputError) -> int:
     cause = error.__cause__
     if cause is None or isinstance(cause, BrokenPipeError):
         return exitcodes.OK
-    print(f"{name}: standard output: {os.strerror(getattr(cause, 'errno', 0))}", file=sys.stderr)
+    write_error(f"{name}: standard output: {os.strerror(getattr(cause, 'errno', 0))}")
     return exitcodes.USAGE

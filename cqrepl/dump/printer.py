@@ -12,7 +12,7 @@ import click
 
 from cqrepl.console import exitcodes, output
 from cqrepl.dump.entries import Entry, Remark
-from wire.text.terminal import terminal_safe
+from wire.text.terminal import one_line
 
 STDIN: Final = "-"
 
@@ -54,7 +54,7 @@ class Printer:
         """One line on standard error, behind everything that was printed."""
         self.flush()
         self.code = max(self.code, code)
-        click.echo(f"wire-dump: {shown_name(path)}: {terminal_safe(reason)}", err=True)
+        click.echo(f"wire-dump: {shown_name(path)}: {one_line(reason)}", err=True)
 
     def remark(self, path: str, remark: Remark) -> None:
         """A remark about an input."""
@@ -67,4 +67,4 @@ class Printer:
 
 def shown_name(path: str) -> str:
     """A file name on one line, also one that holds line feeds."""
-    return "standard input" if path == STDIN else terminal_safe(path).replace("\n", "\\x0A")
+    return "standard input" if path == STDIN else one_line(path)

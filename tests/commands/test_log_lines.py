@@ -33,6 +33,15 @@ def test_lines_for_people_begin_with_the_command() -> None:
     assert usual.format(record()) == "cqrepl run: it is so"
 
 
+def test_what_a_file_or_a_peer_says_is_escaped() -> None:
+    """It neither steers a terminal nor makes up lines of its own."""
+    said = "queue \x1b[2J\x9b1m\ncqrepl run: all is well\r\u202e"
+    for verbosity in (0, 1):
+        line = LogChoice(verbosity=verbosity).formatter("cqrepl run").format(record(said=said))
+        escaped = "queue \\x1B[2J\\x9B1m\\x0Acqrepl run: all is well\\x0D\\u202E"
+        assert line.endswith(f": {escaped}")
+
+
 def test_all_of_the_log_says_when_and_where() -> None:
     line = LogChoice(verbosity=1, host_id=7).formatter("cqrepl run").format(record(logging.DEBUG))
     told = (

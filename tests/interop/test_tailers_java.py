@@ -1,11 +1,13 @@
 """Java's named tailers on a queue that is streamed, and on its copy after a fail-over."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import trio
 
+from cqrepl.queue import Queue
 from tests.support.java import Answer, JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.replicas import acked, eventually, joined
@@ -67,6 +69,29 @@ async def test_a_java_reader_goes_on_on_the_copy(java: JavaQueue, tmp_path: Path
     rest = taken(java, path, 10)
     assert rest[:7] == written[33:]
     assert len(rest) == 10
+
+
+def test_a_name_beyond_ascii_is_the_same_to_both(java: JavaQueue, tmp_path: Path) -> None:
+    """Java keeps the lower half of each UTF-16 unit; what is beyond Latin-1 it never finds again,
+    and we go on at what it has kept."""
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 9})
+
+    def ours(name: str) -> Excerpts:
+        with Queue.open(path) as queue, closing(queue.named_tailer(name)) as tailer:
+            excerpt = tailer.next_excerpt()
+            assert excerpt is not None
+            found = [(excerpt.index, bytes(excerpt))]
+            tailer.commit()
+        return found
+
+    for nth in range(0, 6, 2):
+        assert taken(java, path, 1, "grün") == written[nth : nth + 1]
+        assert ours("grün") == written[nth + 1 : nth + 2]
+    assert taken(java, path, 3, "gr\u00fcn\u20ac\U0001f600") == written[:3]
+    for nth in range(3, 6):
+        assert ours("gr\u00fcn\u20ac\U0001f600") == written[nth : nth + 1]
+    assert stands(path, "grün¬=\x00") == (written[6][0], -1)
 
 
 async def test_a_reader_that_has_not_moved_and_one_of_ours(java: JavaQueue, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ Theory of operation. The file is a run of documents on multiples of 4:
 
 The first header word that is 0 ends it. A key is never moved or removed, so the position of its
 long holds for ever; the longs are read and exchanged in the mapping by every process. Finding and
-adding a key happens under a record lock on one byte far behind the end of the file. The file has
+adding a key happens under a record lock on one byte far behind the end of the file. A key is the
+name as Java writes it, the lower half of each UTF-16 unit, so `grün€` and `grün¬` are one; Java
+itself never finds the first of them again, and adds it anew each time. The file has
 131072 bytes; Java makes it longer when the keys need more, and every process maps what it has grown
 by when it looks for a key. Read-only opening takes no lock and changes nothing: a document is
 published by its header word only when it is whole.
@@ -40,6 +42,7 @@ from wire.codes import Code
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, align4, body_length, is_ready
 from wire.reader import Reader
+from wire.strings import kept_name
 from wire.writer import Writer
 
 FILE_NAME: Final = "metadata.cq4t"
@@ -155,7 +158,7 @@ class TableStore:
 
     def find(self, key: str) -> TableValue | None:
         """The value of a key (upper and lower case alike); None when there is no such key."""
-        wanted = key.lower()
+        wanted = _found_by(key)
         if wanted not in self._positions:
             self._walk()
         position = self._positions.get(wanted)
@@ -173,7 +176,7 @@ class TableStore:
         if found is None:
             with _table_lock(self._mapping):
                 self._walk()
-                if key.lower() not in self._positions:
+                if _found_by(key) not in self._positions:
                     image = _key_image(self._walked, key, initial)
                     if self._walked + len(image) > end_max:
                         return None
@@ -202,7 +205,7 @@ class TableStore:
     def written(self, key: str) -> str:
         """A key as it was spelled when it was added; `key` itself when there is none."""
         self._walk()
-        return self._written.get(key.lower(), key)
+        return self._written.get(_found_by(key), key)
 
     def sync(self) -> None:
         """Returns when all values are on the disk.
@@ -294,8 +297,8 @@ class TableStore:
             ) from error
         if at % 8:
             raise QueueDamaged(f"expected key {name} aligned to 8", path=self.path, position=at)
-        if self._positions.setdefault(name.lower(), at) == at:
-            self._written[name.lower()] = name
+        if self._positions.setdefault(_found_by(name), at) == at:
+            self._written[_found_by(name)] = name
 
     def _parse_header(self) -> QueueLayout:
         """The layout in the header. Most queues of a host have the same header, and each is opened
@@ -377,6 +380,11 @@ def _try_lock(descriptor: int) -> bool:
     except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: held, depending on the system
         return False
     return True
+
+
+def _found_by(key: str) -> str:
+    """What a key is found by: as it is read back, upper and lower case alike."""
+    return kept_name(key).lower()
 
 
 def _key_image(position: int, key: str, initial: int) -> bytes:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from wire.strings import kept_name
+
 REPLICATED: Final = "replicated:"  # how the names begin that belong to a queue and its copies
 TAILER_NAME_MAX: Final = 256  # bytes; a table store has 64 KiB for all keys
 VERSION_NONE: Final = -1  # of a name that was never moved
@@ -37,5 +39,6 @@ def is_companion(name: str) -> bool:
 
 
 def is_tailer_name(name: str) -> bool:
-    """True for what a tailer may be named."""
-    return 0 < len(name.encode()) <= TAILER_NAME_MAX and not is_companion(name)
+    """True for what a tailer may be named, as a queue keeps it."""
+    is_kept = kept_name(name) == name
+    return is_kept and 0 < len(name.encode()) <= TAILER_NAME_MAX and not is_companion(name)

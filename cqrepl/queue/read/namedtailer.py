@@ -13,6 +13,8 @@ An excerpt counts as read when the next one is asked for, or at `commit`: a read
 between gets it again. A queue is not changed by looking at a position; its table store is opened
 for writing at the first move.
 
+A name is kept as Java keeps it: the lower half of each of its UTF-16 units.
+
 Names that begin `replicated:` belong to the source of a replication. While a process holds the
 append lock the queue is a replica, and such a name cannot be opened; Java refuses it likewise.
 """
@@ -40,6 +42,7 @@ from cqrepl.queue.format.tailerposition import (
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.stall import Repair, Stall
 from cqrepl.queue.read.tailer import BYTES_MAX, PAYLOAD_MAX, Tailer
+from wire.strings import kept_name
 
 TAILER_KEY: Final = "index."
 _LOCK_TIMEOUT_S: Final = 15.0  # Java's own patience for this lock
@@ -77,6 +80,7 @@ class NamedPosition:
             QueueLocked: the name begins `replicated:`, and the append lock is held.
         """
         self._path = cycles.table_path
+        name = kept_name(name)
         if not 0 < len(name.encode()) <= TAILER_NAME_MAX:
             raise QueueError(
                 f"expected a name of 1 to {TAILER_NAME_MAX} bytes, found {name!r}", path=self._path

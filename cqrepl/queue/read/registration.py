@@ -5,7 +5,8 @@
 A copy, a job or a sink that remembers by itself how far it has come is unknown to the queue, and
 retention would delete what it has not read. So it registers, and says from time to time how far it
 is. A key of a table store is never removed; a reader that unregisters leaves it with -1. The key is
-ours: Java leaves it alone.
+ours: Java leaves it alone. A table store has one byte for a character of a key, so what is beyond
+Latin-1 is kept as `\\u20ac`: no two readers may share a position.
 """
 
 from typing import Final
@@ -22,7 +23,7 @@ _NAME_MAX: Final = 256  # a table store has 64 KiB for all keys
 
 
 def registered_readers(table: TableStore) -> dict[str, int]:
-    """The next index that each registered reader needs; names as they were written."""
+    """The next index that each registered reader needs; names as they are kept."""
     return {
         table.written(key)[len(_KEY) :]: value
         for key, value in table.keys().items()
@@ -55,7 +56,7 @@ class Readers:
         assert index >= 0
         table = self._open(name)
         try:
-            value = table.value(_KEY + name, index)
+            value = table.value(_key(name), index)
             value.exchange(_UNREGISTERED, index)
             return value.load()
         finally:
@@ -70,7 +71,7 @@ class Readers:
         """
         table = self._open(name)
         try:
-            value = table.find(_KEY + name)
+            value = table.find(_key(name))
             now = _UNREGISTERED if value is None else value.load()
             while value is not None and _UNREGISTERED != now < index:
                 value.exchange(now, index)  # an `unregister` in between wins
@@ -88,7 +89,7 @@ class Readers:
         """
         table = self._open(name)
         try:
-            value = table.find(_KEY + name)
+            value = table.find(_key(name))
             was_there = value is not None and value.load() != _UNREGISTERED
             if value is not None:
                 value.store(_UNREGISTERED)
@@ -97,9 +98,14 @@ class Readers:
             table.close()
 
     def _open(self, name: str) -> TableStore:
-        if not 0 < len(name.encode()) <= _NAME_MAX:
+        if not 0 < len(_key(name)) - len(_KEY) <= _NAME_MAX:
             raise QueueError(
                 f"expected a name of 1 to {_NAME_MAX} bytes, found {name!r}", path=self._path
             )
         atomics.require()
         return TableStore(self._path, writable=True)
+
+
+def _key(name: str) -> str:
+    """The key of a reader's name."""
+    return _KEY + name.encode("latin-1", "backslashreplace").decode("latin-1")

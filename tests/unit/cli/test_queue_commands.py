@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,33 @@ def test_info_of_registered_readers(invoke: Invoke, tmp_path: Path) -> None:
         {"name": "new", "next_index": "0x0", "cycles_behind": 2},
     ]
     assert found["tailers"] == []
+
+
+def test_text_from_files_is_escaped(invoke: Invoke, tmp_path: Path) -> None:
+    """A name neither steers a terminal nor makes up lines of its own, piped or not."""
+    path, name = tmp_path / "q", "replicated:\x1b[31m\x9b\nlock  x  free"
+    fill(path, "FAST_DAILY", {0: 2})
+    with Queue.open(path) as queue, closing(queue.named_position(name)) as named:
+        named.move(noon_index(sequence=1))
+        Readers(queue.cycles).register(name, 1)
+    escaped = "\\x1B[31m\\x9B\\x0Alock  x  free"
+    said = invoke("info", path).stdout
+    assert said.count(escaped) == 3
+    assert said.replace("\n", "").isprintable()
+    assert json.loads(invoke("info", path, "--json").stdout)["tailers"][0]["name"] == name
+    assert escaped in invoke("unlock", path).stdout
+    set_word(path, APPEND_LOCK_KEY, os.getppid())
+    refused = invoke("tail", path, "--named", name)
+    assert (
+        f"expected {name.split(':')[0]}:{escaped} on a queue that is no replica" in refused.stderr
+    )
+    table = path / "metadata.cq4t"
+    data = table.read_bytes()
+    at = data.index(b"\xa7", data.index(name.encode("latin-1")))
+    table.write_bytes(data[:at] + b"\xa6" + data[at + 1 :])  # a number that is not in place
+    for command in ("info", "verify", "repair"):
+        result = invoke(command, path)
+        assert result.output.replace("\n", "").isprintable(), result.output
 
 
 def test_info_of_a_table_store_that_is_nearly_full(invoke: Invoke, tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ def test_a_sink_takes_what_it_has_everything_before(position: TailerPosition) ->
         ({"name": "replicated:a", "index": 1}, "no named tailer can have"),
         ({"name": "replicated:a", "index": 1, "version": -2}, "no named tailer can have"),
         ({"name": "replicated:a.version", "index": 1, "version": 2}, "no named tailer can have"),
+        ({"name": "gr€n", "index": 1}, "no named tailer can have"),
+        ({"name": "replicated:a.loc\u016b", "index": 1, "version": 2}, "no named tailer can have"),
         ({"name": "replicated:a.lock", "index": 1, "version": 2}, "no named tailer can have"),
     ],
 )

@@ -9,6 +9,7 @@ from cqrepl.queue import IndexGap, NotAQueue, QueueError, QueueLocked
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer, named_tailers
+from cqrepl.queue.read.registration import Readers
 from tests.support.goldens import unpack
 from tests.support.reading import cycles_of, some_of
 from tests.support.samples import Excerpts, fill, noon_index, noon_path
@@ -185,3 +186,54 @@ def test_without_a_table_store_it_reads_and_cannot_move(path: Path) -> None:
         tailer.commit()
     assert tailer.next_index == written[1][0]
     tailer.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("grün", "grün"),
+        ("grün€", "grün¬"),
+        ("\u8ba2\u5355", "¢U"),
+        ("\U0001f600", "=\x00"),
+        ("\u010a\u010b", "\n\x0b"),
+        ("\udcff", "ÿ"),
+        ("replicated:€", "replicated:¬"),
+        ("\u0272eplicated:x", "replicated:x"),
+    ],
+)
+def test_a_name_is_kept_as_java_keeps_it(path: Path, name: str, kept: str) -> None:
+    """The lower half of each UTF-16 unit; it goes on there, and no key is added again."""
+    written = fill(path, "FAST_DAILY", {0: 5})
+    ends = set()
+    for nth in range(4):
+        tailer = NamedTailer(cycles_of(path), name)
+        assert some_of(tailer, 1) == written[nth : nth + 1]
+        tailer.commit()
+        tailer.close()
+        assert named_of(path) == {kept: written[nth + 1][0]}
+        table = TableStore(path / FILE_NAME, writable=False)
+        ends.add(table.keys_end())
+        table.close()
+    assert len(ends) == 1
+    assert (f"index.{kept}.version" in keys_of(path)) == kept.startswith("replicated:")
+
+
+def test_a_name_that_is_kept_as_the_lock_of_another_is_refused(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    with pytest.raises(QueueError, match="found what belongs to one"):
+        NamedPosition(cycles_of(path), "replicated:x.loc\u016b")
+
+
+def test_readers_whose_names_have_the_same_lower_halves_are_two(path: Path) -> None:
+    """Retention waits for both: no other program reads these keys, so nothing need be lost."""
+    fill(path, "FAST_DAILY", {0: 5})
+    readers = Readers(cycles_of(path))
+    for name, index in (("grün€", 3), ("grün¬", 7), ("\udcff", 9)):
+        assert readers.register(name, index) == index
+    readers.advance("grün€", 4)
+    assert readers.register("grün€", 9) == 4
+    assert readers.register("grün¬", 9) == 7
+    assert readers.unregister("grün€")
+    assert not readers.unregister("grün€")
+    with pytest.raises(QueueError, match="a name of 1 to 256 bytes"):
+        readers.register("€" * 100)
