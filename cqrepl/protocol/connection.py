@@ -49,7 +49,7 @@ from cqrepl.protocol.messages.registry import QueuesHandler
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.queuelist import OwnQueues
 from cqrepl.protocol.sink import SinkHandler
-from cqrepl.protocol.source import UNANSWERED, AnswerPace, SourceHandler
+from cqrepl.protocol.source import AnswerPace, SourceHandler
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
     ConnectionMove,
@@ -243,10 +243,11 @@ class Connection:
             return
         if self._is_busy:
             self._heard = now  # the shell read nothing: the peer was not silent
-        problem = self._overdue(now) or self._tick_handlers(now)
+        problem = self._overdue(now)
         if problem is not None:
             self._move(ConnectionMove.END)
             raise RemoteProtocolError(problem)
+        self._tick_handlers(now)
 
     # the source's side
 
@@ -506,19 +507,16 @@ class Connection:
             return f"nothing received for {now - self._heard:.1f} s"
         return None
 
-    def _tick_handlers(self, now: float) -> str | None:
+    def _tick_handlers(self, now: float) -> None:
         for cid in self._router.agenda.due(now):
             handler = self._router.handlers.get(cid)
             if handler is None:
                 continue  # removed by one that was due before it
             handler.tick(now)
             if isinstance(handler, SourceHandler) and now >= handler.deadline:
-                if self._pace.last < 0:  # nothing works here: a new connection may do better
-                    return f"queue {handler.name!r}: {UNANSWERED}"
                 handler.unanswered(is_over=ENDED_CAPABILITY not in self._router.capabilities)
             if cid in self._router.handlers:
                 self._router.touched(cid)
-        return None
 
     def _greet(self, now: float) -> None:
         settings = self.config.settings

@@ -241,7 +241,17 @@ class QueueStopped:
     @property
     def is_final(self) -> bool:
         """True when another connection could do no better."""
-        return not self.by_peer or self.reason is StopReason.DIVERGED
+        is_for_peer = self.by_peer or self.reason is StopReason.NO_ANSWER
+        return not is_for_peer or self.reason is StopReason.DIVERGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOverdue:
+    """The sink has not answered the offer of this queue in time, or not had its stream begin. The
+    offer stands: where it answers after all, the stream begins."""
+
+    cid: Cid
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +320,7 @@ Event = (
     | LevelWanted
     | CommitMoved
     | TailerMoved
+    | AnswerOverdue
     | QueueStopped
     | QueueWithdrawn
     | QueuesNamed

@@ -19,6 +19,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     Acknowledged,
+    AnswerOverdue,
     CompareExcerpts,
     CopyAudited,
     LevelReached,
@@ -328,12 +329,17 @@ class SourceHandler(Stoppable):
             self._window.add(run)
 
     def unanswered(self, *, is_over: bool) -> None:
-        """The sink has not answered in time, or has not had the stream begin.
+        """The sink has not answered in time, or has not had the stream begin. Where it cannot be
+        offered the queue again, the offer stands: a late answer is as good.
 
         Args:
-            is_over: it hears that we go no further; else it is to hear that the queue has ended
-                here, and is offered again.
+            is_over: it cannot be told that the queue has ended here, and be offered it again.
         """
+        is_waiting = self.state in (SourceState.OFFERED, SourceState.ANSWERED)
+        if is_over and is_waiting and not self._is_comparing:
+            self.answer_deadline = math.inf
+            self._outbox.tell(AnswerOverdue(cid=self.cid, name=self.name))
+            return
         self._has_told_stop = self._has_told_stop or not is_over
         self.stop(StopReason.NO_ANSWER, UNANSWERED)
 

@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 import trio
 
+from cqrepl import HostSettings, NetSettings, ProtocolSettings, serve_host
+from cqrepl.net.address import Address
+from cqrepl.protocol.settings import HeartbeatSettings
 from tests.interop.test_network_java import NAME, NOON_MS, PATIENT, WIDE, last_index
 from tests.support.commands import commands, until
 from tests.support.copies import assert_same
 from tests.support.java import JavaPeer, JavaQueue, require_java, run_network
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.ports import reserved_port
+from tests.support.samples import fill
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -187,6 +191,52 @@ async def test_java_has_a_link_to_each_other_host(
             assert_same(original, queues[each])
         for command in ours:
             await command.terminate()
+
+
+@pytest.mark.parametrize(
+    ("at", "other"),
+    [
+        pytest.param(1, 2, id="host-1-is-dialled"),
+        pytest.param(2, 3, id="host-2-is-dialled"),
+        pytest.param(3, 1, id="host-3-dials"),
+    ],
+)
+async def test_java_without_our_queue_keeps_its_connection_and_streams_its_own(
+    template: Path, tmp_path: Path, at: int, other: int
+) -> None:
+    """Java refuses a queue that it does not have without a word."""
+    javas, ours, copy = tmp_path / "javas", tmp_path / "ours", tmp_path / "copy"
+    shutil.copytree(template, javas)
+    fill(ours, "FAST_DAILY", {0: 3})
+    port, is_dialled = reserved_port(), at < other
+    address = Address("127.0.0.1", port)
+    heartbeat = HeartbeatSettings(interval_ms=1000, timeout_ms=5000)
+    settings = HostSettings(
+        net=NetSettings(connect=address) if is_dialled else NetSettings(listen=address),
+        protocol=ProtocolSettings(host_id=other, remote_ids=frozenset({at}), heartbeat=heartbeat),
+    )
+    peer = JavaPeer(
+        role="source",
+        queue=javas,
+        name=NAME,
+        ack=True,
+        local_id=at,
+        remote_id=other,
+        listen=port if is_dialled else None,
+        connect=None if is_dialled else str(address),
+        append=COUNT,
+        append_batch=1,
+        append_pause_ms=50,
+        expect_count=COUNT,
+        expect_ack=True,
+    )
+    with peer:
+        async with serve_host(settings, sources={"ours": ours}, sinks={NAME: copy}) as host:
+            assert await trio.to_thread.run_sync(peer.exit_code, 300) == 0
+            (stop,) = host.stops
+            assert (stop.name, stop.host_id) == ("ours", at)
+            assert len(peer.events("CONNECTED")) == 1
+    assert_same(javas, copy)
 
 
 def is_whole(original: Path, copy: Path) -> bool:

@@ -102,6 +102,7 @@ class Outgoing:
         self._awaits: _Rest | None = None  # the same for the file of what follows
         self.is_let_go = False  # no live pump is to send of it any more
         self.has_stopped = False
+        self.is_overdue = False  # the sink has not answered in time, and may yet
         self.is_final = True  # a stop, if there is one: another sink would not do better
 
     @property
@@ -117,6 +118,18 @@ class Outgoing:
     def room(self, rooms: Rooms) -> int:
         """How many bytes of it may go out: it is not looked at while that is none."""
         return rooms.much if self.has_much else rooms.live
+
+    def has_target(self, acknowledged: int) -> bool:
+        """Whether its sink has all that was in the queue at the start."""
+        target = self.queue.target
+        if self.stream_from is None or self.search is not None:
+            return False
+        return target is None or self.stream_from > target or acknowledged >= target
+
+    @property
+    def has_halted(self) -> bool:
+        """True where it has stopped, or its sink owes the answer: a new offer may do better."""
+        return self.has_stopped or self.is_overdue
 
     @property
     def is_going_on(self) -> bool:

@@ -453,4 +453,7 @@ class SourceShared:
     def forget_stop(self, name: str, host_id: int) -> None:
         """The copy on this host goes on: what it was stopped for has been put right meanwhile."""
         gone = (name, host_id)
-        self.stops = [stop for stop in self.stops if (stop.name, stop.host_id) != gone]
+        kept = [stop for stop in self.stops if (stop.name, stop.host_id) != gone]
+        if len(kept) < len(self.stops):
+            _logger.info("queue %r goes on, with host %s", name, host_id)
+        self.stops = kept

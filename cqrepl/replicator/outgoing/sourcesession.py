@@ -3,7 +3,6 @@
 Each connection has its own tailers and its own window, so a slow sink holds up no other.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -18,6 +17,7 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
+from cqrepl.protocol.source import UNANSWERED
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.replicator.agreement.consent import ReturnRefused
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
 T = TypeVar("T")
-_logger = logging.getLogger(__name__)
 
 
 class SourceSession:
@@ -280,6 +279,8 @@ class SourceSession:
                 each = self.outgoing[event.cid]
                 each.marks.raise_level(event.level, event.index)
                 each.queue.touch()
+            case ev.AnswerOverdue():
+                self._overdue(self.outgoing[event.cid])
             case ev.QueueStopped():
                 each = self.outgoing[event.cid]
                 if self._holds.offers_again(each, event, self._drop):
@@ -340,6 +341,11 @@ class SourceSession:
             self._drop(each)
         self._shared.changed.set()
 
+    def _overdue(self, each: Outgoing) -> None:
+        """The sink has not answered: it may not have the queue. The others go on."""
+        each.is_overdue, self.withdrawn[each.queue.name] = True, UNANSWERED
+        self._shared.note_stop(Stop.unanswered(each.queue.name, each.marks.host_id))
+
     def _goes_on(self, name: str) -> None:
         """The sink has taken something, or has all there is."""
         if self.withdrawn.pop(name, None) is not None:
@@ -364,7 +370,9 @@ class SourceSession:
         self._pauses.forget(each.queue.name)
         counters.count_sent(each.marks, sent.index_last, len(sent), sent.payload_bytes)
         each.queue.disk.note(sent.index_last + 1)
-        self.has_progressed = self.has_progressed or not self._shared.asks_ack(each.queue.name)
+        if not self._shared.asks_ack(each.queue.name):
+            self.has_progressed = True
+            self._goes_on(each.queue.name)
 
     async def _begin_later(self, each: Outgoing) -> None:
         """Another sink has given back: now this one may. It hears so when the queue is locked."""
@@ -394,7 +402,7 @@ class SourceSession:
         if each.back_copy is not None:
             each.queue.disk.prove(next_index)
         each.close()
-        each.stream_from = next_index
+        each.stream_from, each.is_overdue = next_index, False
         each.tailer = self.guarded(each, lambda: each.queue.queue.tailer(next_index))
         if each.queue.held_from is not None:
             self._returns.look()
@@ -464,10 +472,10 @@ class SourceSession:
         )
 
     def begin_anew(self, name: str, why: str = ANEW) -> bool:
-        """A queue can go on that has stopped on this connection: the next one offers it again.
-        False where it has not."""
-        stopped = {each.queue.name for each in self.outgoing.values() if each.has_stopped}
-        if name in stopped | self._offers.failed:
+        """A queue can go on that has stopped on this connection, or was not answered: the next one
+        offers it again. False where it has not."""
+        halted = {each.queue.name for each in self.outgoing.values() if each.has_halted}
+        if name in halted | self._offers.failed:
             self.leave(f"queue {name!r}: {why}")
         return self._is_leaving
 
@@ -535,8 +543,4 @@ class SourceSession:
         self._stopped(each, stop.reason, stop.message)
 
     def has_target(self, each: Outgoing) -> bool:
-        target = each.queue.target
-        if each.stream_from is None or each.search is not None:
-            return False
-        acknowledged = self._connection.source(each.cid).index_acknowledged
-        return target is None or each.stream_from > target or acknowledged >= target
+        return each.has_target(self._connection.source(each.cid).index_acknowledged)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.protocol import StopReason
+from cqrepl.protocol.source import UNANSWERED
 from cqrepl.queue import (
     Diverged,
     ExcerptTooLarge,
@@ -64,6 +65,12 @@ class Stop:
             " source has: that goes to quarantine, and comes again"
         )
         return cls(name=name, reason=StopReason.FAILED, message=what)
+
+    @classmethod
+    def unanswered(cls, name: str, host_id: int) -> "Stop":
+        """A queue that a sink has not answered, and may not have."""
+        why = f"{UNANSWERED}, host {host_id}, which may not have this queue"
+        return cls(name=name, reason=StopReason.NO_ANSWER, message=why, host_id=host_id)
 
     @classmethod
     def held(cls, name: str, why: str) -> "Stop":
