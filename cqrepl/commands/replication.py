@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final, TypedDict, TypeVar
 
 import trio
@@ -26,10 +27,12 @@ from cqrepl.console.exitcodes import (
     OK,
     REFUSED,
     STOPPED,
+    USAGE,
     BadArguments,
 )
 from cqrepl.console.loglines import LISTENING, LogChoice
 from cqrepl.protocol import StopReason, WireShape
+from cqrepl.queue import NotAQueue
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostOptions
@@ -116,6 +119,19 @@ def _dialled(addresses: Sequence[str], ids: Sequence[int], *, gives_up: bool) ->
     return dict(zip(ids, addresses, strict=True))
 
 
+def directories(queues: Mapping[str, Path]) -> Mapping[str, Path]:
+    """The same queues, none of which is in the place of a file: that is a mistake of the user's,
+    which ends a command of several queues, too. What else cannot be opened stops alone.
+
+    Raises:
+        NotAQueue: one is.
+    """
+    for path in queues.values():
+        if path.is_file():
+            raise NotAQueue("expected a queue directory, found a file", path=path)
+    return queues
+
+
 def log_choice(options: Mapping[str, object]) -> LogChoice:
     """What is shown of the log, from the options of a command; `--verbose` and `--quiet` together
     show the usual."""
@@ -181,7 +197,9 @@ def code_of_stops(stops: list[Stop]) -> int:
         return DAMAGED
     if any(stop.is_disk_full for stop in stops):
         return DISK_FULL
-    return REFUSED if reasons == {StopReason.REFUSED} else STOPPED
+    if reasons != {StopReason.REFUSED}:
+        return STOPPED
+    return USAGE if all(stop.is_no_queue for stop in stops) else REFUSED
 
 
 async def _run(

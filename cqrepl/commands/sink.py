@@ -26,7 +26,7 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
     return replication.run_command(
         "cqrepl sink",
         lambda: serve_sink(
-            queues,
+            replication.directories(queues),
             **replication.host_options(options, gives_up=once),
             roll_cycle=options["roll_cycle"],
             touch_ahead_bytes=options["touch_ahead"],

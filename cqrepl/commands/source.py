@@ -29,7 +29,7 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
     return replication.run_command(
         "cqrepl source",
         lambda: serve_source(
-            queues,
+            replication.directories(queues),
             **replication.host_options(options, gives_up=until_caught_up, pauser=options["pauser"]),
             acknowledge=not options["no_ack"],
             ack_log=options["ack_log"],

@@ -1,6 +1,5 @@
 """A host with queues in both directions: some it streams, others it takes in, on one connection."""
 
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
 from contextlib import (
     AbstractAsyncContextManager,
@@ -30,9 +29,8 @@ from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.control.controldesk import ControlDesk
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import DuplexSession
-from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.hostevents import HostEvents, telling
-from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
+from cqrepl.replicator.hostqueue import HostQueue, OwnWriter, OwnWriters
 from cqrepl.replicator.hostroles import by_epochs, check_no_epoch, directions, relays_of
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.lateroles import LateRoles
@@ -44,6 +42,7 @@ from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
 from cqrepl.replicator.queuestate.stops import Stop
+from cqrepl.replicator.queuestate.unopened import check_any_is_left
 from cqrepl.replicator.relaydesk import RelayDesk
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
@@ -71,8 +70,8 @@ class Host:
     A guest (`ProtocolSettings.guest`) has no queues: its program registers what takes guests.
 
     Raises:
-        QueueError: when it is entered, as all of these: a directory holds no queue, or one that
-            another process writes.
+        QueueError: when it is entered, as all of these: none of its queues can be opened. Of
+            several, one that cannot be opened stops alone, and is in `stops`.
         Refused: a directory would be for two queues, or for a queue and a log.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: a queue that goes both ways, or names that cannot be used.
@@ -95,9 +94,7 @@ class Host:
         self.control: Final = ControlDesk(self)
         self._program = program
         self._block: AbstractAsyncContextManager[None] | None = None
-        self._writers: dict[str, OwnWriter] = {}
-        self._writers_guard = threading.Lock()
-        self.has_ended = False  # or it is about to
+        self._writers = OwnWriters()
         self._paths: dict[str, Path] = {}  # of all queues
         self._lost: LostFiles | None = None
         self._changing = 0  # blocks that are at it
@@ -122,6 +119,11 @@ class Host:
     ) -> bool | None:
         assert self._block is not None
         return await self._block.__aexit__(kind, error, trace)
+
+    @property
+    def has_ended(self) -> bool:
+        """True once it has ended, or is about to."""
+        return self._writers.have_ended
 
     @property
     def port(self) -> int | None:
@@ -184,9 +186,12 @@ class Host:
 
         Raises:
             ValueError: there is no such queue.
-            QueueError, OSError: its directory has gone, or is none; nothing was changed.
+            QueueError, OSError: it cannot be opened; it stays stopped.
         """
         async with self.turn(name):
+            if self.source.can_open(name):
+                self.source.open_again(name)
+                return
             self._check_name(name)
             if name in self.sink.queues:
                 await self.sink.resume(name)
@@ -459,8 +464,7 @@ class Host:
 
     async def close_writer(self, name: str) -> None:
         """The program appends nothing more to a queue."""
-        with self._writers_guard:
-            writer = self._writers.pop(name, None)
+        writer = self._writers.take(name)
         if writer is not None:
             await in_thread(writer.close)
 
@@ -513,18 +517,7 @@ class Host:
 
     def writer(self, name: str) -> OwnWriter:
         """What appends to a queue that is streamed, for the program."""
-        with self._writers_guard:
-            if self.has_ended:
-                raise ended_by(None)
-            if name not in self._writers:
-                self._writers[name] = OwnWriter(self.path_of(name))
-            return self._writers[name]
-
-    def _close_writers(self) -> None:
-        with self._writers_guard:
-            self.has_ended = True
-        for writer in self._writers.values():
-            writer.close()
+        return self._writers.of(name, self.path_of)
 
     def _make_session(self, connection: Connection, pump: Pump) -> Session:
         if not self.sink.queues and self.source.names:
@@ -550,11 +543,15 @@ class Host:
         self._paths = names
         with ExitStack() as stack:
             self._syncer = syncer = Syncer(settings.scrub_bytes_per_s)
-            self.source = source = open_source(from_here, settings.source, syncer, stack, epochs)
-            self.sink = sink = open_sinks(to_here, settings.sink, syncer, stack, epochs)
+            own, sinks = settings.source, settings.sink
+            self.source, unstreamed = open_source(from_here, own, syncer, stack, epochs)
+            self.sink, untaken = open_sinks(to_here, sinks, syncer, stack, epochs)
+            source, sink = self.source, self.sink
+            check_any_is_left([*unstreamed, *untaken], len(names))
+            sink.start_without(untaken)
             self._relays = RelayDesk(settings.protocol.host_id, source, sink)
             self._relays.add(passed_on)
-            stack.callback(self._close_writers)
+            stack.callback(self._writers.close_all)
             if not names:  # a guest has nothing to give, or to lose
                 self._begin(self._program)
                 async with self.endpoint.running(), self.control.asked():
@@ -564,6 +561,7 @@ class Host:
             source.watch_over(lost)
             sink.watch_over(lost)
             self._begin(lost)
+            source.start_without(unstreamed)
             async with (
                 telling(self._events, source, sink),
                 syncer.running(),

@@ -6,7 +6,7 @@ a power cut waits for a sink. So no task of the event loop does it itself.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,6 +63,40 @@ class OwnWriter:
             self._is_closed = True
             if self._queue is not None:
                 self._queue.close()
+
+
+class OwnWriters:
+    """One for each queue of a host that its program has appended to."""
+
+    def __init__(self) -> None:
+        self.have_ended = False  # or are about to
+        self._each: dict[str, OwnWriter] = {}
+        self._guard = threading.Lock()
+
+    def of(self, name: str, path_of: Callable[[str], Path]) -> OwnWriter:
+        """The one of a queue.
+
+        Raises:
+            HostEnded: the host has ended.
+        """
+        with self._guard:
+            if self.have_ended:
+                raise ended_by(None)
+            if name not in self._each:
+                self._each[name] = OwnWriter(path_of(name))
+            return self._each[name]
+
+    def take(self, name: str) -> OwnWriter | None:
+        """The one of a queue, to be closed, if there is any: the next append opens another one."""
+        with self._guard:
+            return self._each.pop(name, None)
+
+    def close_all(self) -> None:
+        """Nothing more is appended to any."""
+        with self._guard:
+            self.have_ended = True
+        for writer in self._each.values():
+            writer.close()
 
 
 class HostQueue:

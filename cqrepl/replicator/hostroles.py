@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
+from cqrepl.queue import QueueDamaged
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
@@ -54,19 +55,17 @@ def by_epochs(
     host_id: int,
 ) -> tuple[dict[str, Path], dict[str, Path]]:
     """The same queues, by what their copies have promised. Each stays in its directory. One whose
-    epochs cannot be read now stays as it is: it is not opened before they can.
+    epochs cannot be read now, or are damaged, stays as it is: it is not opened before they can be
+    read.
 
     Args:
         known: the epochs of each.
-
-    Raises:
-        QueueDamaged: what one has promised is not what was written.
     """
     streamed, taken = dict(from_here), dict(to_here)
     for name, path in {**from_here, **to_here}.items():
         try:
             epochs = known[name].now
-        except OSError:
+        except (OSError, QueueDamaged):
             continue
         if epochs.promised:
             leads = epochs.may_lead(host_id)

@@ -52,8 +52,10 @@ class LateRoles:
 
     async def _is_done(self, name: str) -> bool:
         queue = self._host.sink.queues.get(name)
-        if queue is None or queue.stop is not None:  # it was removed, or has stopped, meanwhile
+        if queue is None:  # it was removed meanwhile
             return True
+        if queue.stop is not None:  # until it is resumed
+            return False
         try:
             await in_thread(queue.know_epochs)
         except (QueueError, OSError) as error:
@@ -62,7 +64,7 @@ class LateRoles:
             queue.stop = Stop.of(name, error, queue.path)  # it can be read, and is damaged
             _logger.error("%s", queue.stop)
             self._host.sink.changed.set()
-            return True
+            return False
         now = queue.epochs.now
         if now.promised and now.may_lead(self._own):
             _logger.info("queue %r: this host leads it, in epoch %d", name, now.promised)

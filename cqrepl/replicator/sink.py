@@ -48,6 +48,7 @@ from cqrepl.replicator.queuestate.queues import (
     until_stuck,
 )
 from cqrepl.replicator.queuestate.stops import Stop
+from cqrepl.replicator.queuestate.unopened import Unopened, check_any_is_left
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
 
 ON_DIVERGENCE: Final = ("stop", "quarantine")
@@ -182,17 +183,34 @@ class Sink:
             for session in list(self._sessions()):
                 session.begin_anew(name)
 
+    def start_without(self, unopened: Iterable[Unopened]) -> None:
+        """Goes on without what could not be opened at the start."""
+        for each in unopened:
+            _start_without(self.queues[each.name])
+
     async def pause(self, name: str) -> None:
         """Takes nothing more of a queue, and tells its source so; its files stay locked."""
         await self._hold(self.queues[name], PAUSED)
 
     async def resume(self, name: str) -> None:
-        """Takes it again. One that has stopped is opened and compared as after a restart."""
+        """Takes it again. One that has stopped is opened and compared as after a restart.
+
+        Raises:
+            QueueError, OSError: it could not be opened before, and cannot be now; it stays stopped.
+        """
         queue = self.queues[name]
         if queue.stop is not None or queue.left is not None:
             await self._hold(queue, PAUSED)
             await until(lambda: not self._is_used(queue), self.changed)
+            was_unopened = queue.error_at_start is not None
             queue.begin_anew()
+            if was_unopened:
+                try:
+                    await in_thread(queue.open_again)
+                except (QueueError, OSError):
+                    _start_without(queue)
+                    self._take(queue)
+                    raise
         self._take(queue)
 
     async def quarantine(self, name: str, start: int) -> Quarantine:
@@ -280,18 +298,14 @@ class Sink:
             fence: that keeps writers out of it until it is open.
         """
         with spare_descriptors():
-            try:
-                queue = self._opener.open(name, path, epochs, fence)
-            except (QueueError, OSError) as error:
-                queue = self._opener.open(name, path, epochs, is_late=True)
-                queue.open_later(error)
+            queue = self._opener.open(name, path, epochs, fence)
         if queue.is_open:
             try:
                 await in_thread(queue.lock)
             except (QueueError, OSError) as error:
                 queue.open_later(error)
         if queue.error_at_start is not None:
-            _pause_at_start(queue, queue.error_at_start)
+            _pause(queue)
         self.add(queue)
         return queue
 
@@ -383,11 +397,8 @@ class SinkOpener:
         *,
         is_late: bool = False,
     ) -> SinkQueue:
-        """Opens or prepares one; see `SinkQueue`.
-
-        Raises:
-            QueueError: the directory holds something else, or another process its append lock.
-        """
+        """Opens or prepares one; see `SinkQueue`. Where that cannot be done its `error_at_start`
+        says why."""
         settings = self.settings
         queue = SinkQueue(
             name,
@@ -443,15 +454,17 @@ def open_sinks(
     syncer: Syncer,
     stack: ExitStack,
     epochs: Mapping[str, KeptEpochs] | None = None,
-) -> Sink:
+) -> tuple[Sink, list[Unopened]]:
     """A sink with its queues opened or prepared; `stack` closes them.
 
     Args:
         epochs: of the queues, where they are known already.
 
+    Returns:
+        The sink, and the queues that cannot be opened now: `start_without` takes them.
+
     Raises:
-        QueueError: a directory holds something else, another process holds its append lock, or a
-            library is missing that writing needs.
+        AtomicsMissing: a library is missing that writing needs.
     """
     if queues:
         warn_without_proof()
@@ -462,21 +475,29 @@ def open_sinks(
     with spare_descriptors():
         known = epochs or {}
         opened = [opener.open(name, path, known.get(name)) for name, path in queues.items()]
-    _pause_late(opened)
-    return Sink(opened, opener)
+    return Sink(opened, opener), [each for each in map(_unopened, opened) if each is not None]
 
 
-def _pause_late(queues: list[SinkQueue]) -> None:
-    """Queues that could not be opened are tried again, if there is any to go on with meanwhile."""
-    errors = [queue.error_at_start for queue in queues]
-    late = [(queue, error) for queue, error in zip(queues, errors, strict=True) if error]
-    if late and len(late) == len(queues):
-        raise late[0][1]
-    for queue, error in late:
-        _pause_at_start(queue, error)
+def _unopened(queue: SinkQueue) -> Unopened | None:
+    error = queue.error_at_start
+    return None if error is None else Unopened(name=queue.name, path=queue.path, error=error)
 
 
-def _pause_at_start(queue: SinkQueue, error: QueueError | OSError) -> None:
+def _start_without(queue: SinkQueue) -> None:
+    """A queue could not be opened: it stops alone, or pauses and is tried again."""
+    unopened = _unopened(queue)
+    assert unopened is not None
+    if unopened.may_pass:
+        _pause(queue)
+    else:
+        unopened.log()
+        queue.stop = unopened.trouble
+
+
+def _pause(queue: SinkQueue) -> None:
+    """A queue could not be opened: it is tried again when it is offered."""
+    error = queue.error_at_start
+    assert error is not None
     trouble = Stop.of(queue.name, error, queue.path)
     _logger.error("queue %r pauses: %s", queue.name, trouble.message)
     queue.pause.begin(trouble, is_told=True)
@@ -517,8 +538,9 @@ async def serve_sink(
         options: where and how to reach the peers: `HostOptions`.
 
     Raises:
-        QueueError: a directory holds something else, another process holds its append lock, or a
-            library is missing that writing needs.
+        QueueError: no queue can be opened, as its directory holds something else, or another
+            process holds its append lock; or a library is missing that writing needs. Of several
+            queues, one that cannot be opened stops alone, and is in `stops`.
         Refused: two queues, or a queue and a log, would be kept in one directory.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
@@ -540,7 +562,9 @@ async def serve_sink(
     check_apart({}, paths, named_logs(None, (), own.append_log, paths))
     with ExitStack() as stack:
         syncer = Syncer(settings.scrub_bytes_per_s)
-        sink = open_sinks(paths, own, syncer, stack)
+        sink, unopened = open_sinks(paths, own, syncer, stack)
+        check_any_is_left(unopened, len(paths))
+        sink.start_without(unopened)
         lost = LostFiles(paths, program, sink.restored, sink.changed.set)
         sink.watch_over(lost)
         endpoint = Endpoint(settings.net, settings.protocol, sink.takes, sink.make_session, lost)

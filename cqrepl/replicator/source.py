@@ -45,7 +45,6 @@ from cqrepl.replicator.outgoing.toldtailers import TailerLooks
 from cqrepl.replicator.queuestate.descriptors import spare_descriptors
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
-from cqrepl.replicator.queuestate.pause import is_passing
 from cqrepl.replicator.queuestate.queues import (
     PAUSED,
     REMOVED,
@@ -56,6 +55,7 @@ from cqrepl.replicator.queuestate.queues import (
     until_stuck,
 )
 from cqrepl.replicator.queuestate.stops import Stop
+from cqrepl.replicator.queuestate.unopened import Unopened, check_any_is_left
 from cqrepl.replicator.settings import (
     HostOptions,
     SourceSettings,
@@ -91,6 +91,7 @@ class Source:
         self._shared = SourceShared(settings, late.troubles, bell.changed)
         for queue in queues:
             queue.note_stop = self._shared.note_stop
+        late.take, late.stop = self._take, self._stop_unopened
 
     @property
     def port(self) -> int | None:
@@ -222,10 +223,10 @@ class Source:
         that wait for acknowledgements.
 
         Args:
-            opened_late: is called with the name of each of those that is open.
+            opened_late: is called with the name of each of those once it is open.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._late.work, self._take, opened_late)
+            nursery.start_soon(self._late.work, opened_late)
             if surroundings().has_threads:  # else a step of a pump is counted when it is over
                 nursery.start_soon(self._bell.hear, self._count)
             nursery.start_soon(self._end_waits)
@@ -315,6 +316,29 @@ class Source:
             session.words.tell_levels()
             session.catch_up()
 
+    def start_without(self, unopened: Iterable[Unopened]) -> None:
+        """Goes on without what could not be opened at the start."""
+        for each in unopened:
+            self._late.tell(each)
+
+    def _stop_unopened(self, stop: Stop) -> None:
+        self._shared.note_stop(stop, is_logged=False)
+        for session in self._sessions():
+            session.tell_unopened(stop)
+
+    def can_open(self, name: str) -> bool:
+        """True for a queue that could not be opened before, and that no relay desk opens."""
+        return self._late.has(name)
+
+    def open_again(self, name: str) -> None:
+        """Opens a queue that could not be opened before.
+
+        Raises:
+            QueueError, OSError: it cannot be opened now either; it stays as it is.
+        """
+        self._shared.forget_stops(name)
+        self._late.open_again(name)
+
     def _take(self, queue: SourceQueue) -> None:
         queue.note_stop = self._shared.note_stop
         queue.tell_damage = partial(self._lost_files.note, queue.name)
@@ -363,8 +387,10 @@ class Source:
         """True while `wait_stopped` would return at once."""
         sessions = [s for s in self._sessions() if s.has_offered]
         is_over = bool(sessions) and all(s.has_stopped for s in sessions)
+        is_over = is_over or self.names == self._late.stopped  # whatever sinks there are
         is_held = any(queue.held is not None for queue in self.queues.values())
-        return is_over and not is_held and not self._lost_files.is_taking
+        is_waiting = is_held or self._late.is_trying or self._lost_files.is_taking
+        return is_over and not is_waiting
 
     def _sessions(self) -> Iterable[SourceSession]:
         return sessions_of(SourceSession, self.endpoint.sessions)
@@ -436,7 +462,9 @@ class Source:
         try:
             self.add(self.open(name, path, epochs))
         except (QueueError, OSError) as error:
-            self._late.add(Stop.of(name, error, path), partial(self.open, name, path, epochs))
+            unopened = Unopened(name=name, path=path, error=error)
+            self._late.add(unopened, partial(self.open, name, path, epochs))
+            self._late.tell(unopened)
             self._shared.changed.set()
 
     def add(self, queue: SourceQueue) -> None:
@@ -513,15 +541,14 @@ def open_source(
     syncer: Syncer,
     stack: ExitStack,
     epochs: Mapping[str, KeptEpochs] | None = None,
-) -> Source:
+) -> tuple[Source, list[Unopened]]:
     """A source with its queues open, as far as that can be done now; `stack` closes them.
 
     Args:
         epochs: of the queues, where they are known already.
 
-    Raises:
-        OSError: no descriptor can be had.
-        QueueError: a directory holds no queue that can be read, or none can be opened now.
+    Returns:
+        The source, and the queues that cannot be opened now: `start_without` takes them.
     """
     if queues:
         warn_without_proof()
@@ -529,21 +556,16 @@ def open_source(
     opener.place_logs(queues)
     stack.callback(opener.close_all)
     known = epochs or {}
-    opened, late, errors = [], LateQueues(), []
+    opened, unopened, late = [], [], LateQueues()
     with spare_descriptors():
         for name, path in queues.items():
+            open_late = partial(opener.open, name, path, epochs=known.get(name))
             try:
-                opened.append(opener.open(name, path, epochs=known.get(name)))
+                opened.append(open_late())
             except (QueueError, OSError) as error:
-                if not is_passing(error):
-                    raise
-                errors.append((name, error))
-    if errors and not opened:
-        raise errors[0][1]
-    for name, why in errors:
-        open_late = partial(opener.open, name, queues[name], epochs=known.get(name))
-        late.add(Stop.of(name, why, queues[name]), open_late)
-    return Source(opened, late, opener)
+                unopened.append(Unopened(name=name, path=path, error=error))
+                late.add(unopened[-1], open_late)
+    return Source(opened, late, opener), unopened
 
 
 @asynccontextmanager
@@ -584,7 +606,8 @@ async def serve_source(
         options: where and how to reach the peers: `HostOptions`.
 
     Raises:
-        QueueError: a directory holds no queue that can be read, or the log's another queue.
+        QueueError: no directory holds a queue that can be read, or no log can be written. Of
+            several, one that cannot be opened stops alone, and is in `stops`.
         Refused: a log would be written to a queue that is streamed.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
@@ -609,10 +632,12 @@ async def serve_source(
     check_apart(paths, {}, named_logs(own.ack_log, paths, None, ()))
     with ExitStack() as stack:
         syncer = Syncer(settings.scrub_bytes_per_s)
-        source = open_source(paths, own, syncer, stack)
+        source, unopened = open_source(paths, own, syncer, stack)
+        check_any_is_left(unopened, len(paths))
         lost = LostFiles(paths, program, source.restored, source.look)
         source.watch_over(lost)
         endpoint = Endpoint(settings.net, settings.protocol, frozenset(), source.make_session, lost)
         source.endpoint = endpoint
+        source.start_without(unopened)
         async with syncer.running(), lost.running(), endpoint.running(), source.running():
             yield source

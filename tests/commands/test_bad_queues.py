@@ -5,13 +5,16 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from cqrepl import HostSettings, blocking
 from cqrepl.queue import Queue
 from cqrepl.queue.files.tablestore import FILE_NAME
+from tests.support.copies import assert_same
 from tests.support.goldens import unpack
 from tests.support.invoke import Invoke
 from tests.support.requirements import require
@@ -153,8 +156,8 @@ def test_sink(invoke: Invoke, tmp_path: Path, make: object, code: int, words: st
     assert before.keys() == after.keys()
 
 
-def test_one_bad_queue_of_several(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
-    """Nothing is begun, and what was opened before is given back."""
+def test_a_file_among_several_queues(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
+    """A mistake on the command line: nothing is begun, and what was opened before is given back."""
     for role in ("source", "sink"):
         (tmp_path / "file").write_text("x")
         result = invoke(role, queue, tmp_path / "file", *LISTEN)
@@ -162,6 +165,33 @@ def test_one_bad_queue_of_several(invoke: Invoke, queue: Path, tmp_path: Path) -
         assert result.exit_code == 2
     with Queue.open_for_append(queue) as again:
         assert again.append_lock.try_acquire()
+
+
+@pytest.mark.parametrize("damage", [cut_table_store, cut_store_file, missing])
+def test_one_of_several_that_cannot_be_opened(
+    invoke: Invoke, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """The other one is copied first; then its reason is the exit code."""
+    fill(tmp_path / "good", "FAST_DAILY", {0: 5})
+    damage(tmp_path / "bad")
+    copies = {name: tmp_path / "copies" / name for name in ("good", "bad")}
+    with blocking.Host(HostSettings.of(listen="127.0.0.1:0", sinks=copies)) as host:
+        words = ("--connect", f"127.0.0.1:{host.port}", "--until-caught-up")
+        result = invoke("source", tmp_path / "good", tmp_path / "bad", *words)
+    assert "queue 'bad' stopped" in result.stderr
+    assert result.exit_code == (2 if damage is missing else 4)
+    assert_same(tmp_path / "good", copies["good"])
+
+
+@pytest.mark.parametrize("role", ["source", "sink"])
+def test_several_of_which_none_can_be_opened(invoke: Invoke, tmp_path: Path, role: str) -> None:
+    cut_table_store(tmp_path / "bad")
+    version_4(tmp_path / "old")
+    result = invoke(role, tmp_path / "old", tmp_path / "bad", *LISTEN)
+    first, last = result.stderr.splitlines()
+    assert "queue 'old' stopped (refused)" in first
+    one_line(last, role, tmp_path / "bad")
+    assert result.exit_code == 4
 
 
 @pytest.mark.parametrize(("role", "option"), [("source", "--ack-log"), ("sink", "--append-log")])

@@ -12,6 +12,7 @@ import trio
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.keptidentity import new_identity
+from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.support.commands import commands, until
 from tests.support.copies import assert_same
 from tests.support.hostpairs import Pair, tell, two_queues
@@ -42,6 +43,28 @@ async def test_pause_and_resume(tmp_path: Path) -> None:
         done = await pair.tell("pause", "a")
         assert done.stderr == "cqrepl pause: several hosts run here (1, 2): --host-id expected\n"
         assert done.returncode == 2
+        await pair.end()
+
+
+async def test_a_queue_that_could_not_be_opened_is_resumed(tmp_path: Path) -> None:
+    """Damaged at the start, and still so at the first try; the other one flows meanwhile."""
+    two_queues(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        table = pair.source("a") / FILE_NAME
+        whole = table.read_bytes()
+        table.write_bytes(whole[:70])
+        await pair.begin()
+        await pair.all_copied("b")
+        await pair.two.says(re.compile("queue 'a' stopped .damaged.: the peer says: .*cq4t"))
+        for host in (1, 2):
+            await pair.state_begins(host, "a", "stopped: ")
+        done = await pair.tell("resume", "a", "--host-id", 1)
+        assert done.returncode == 4
+        assert str(table) in done.stderr
+        table.write_bytes(whole)
+        await pair.told("resume", "a", "--host-id", 1)
+        await pair.all_copied("a", "b")
         await pair.end()
 
 

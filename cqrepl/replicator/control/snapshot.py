@@ -72,7 +72,8 @@ def _peer(host: "Host", host_id: int, connection: tuple[Pump, Session] | None) -
 
 def _late(host: "Host") -> Iterator[Values]:
     for name, stop in host.source.late.items():
-        yield {"name": name, "role": "source", "state": f"paused: {stop.message}", "sinks": []}
+        state = "stopped" if stop in host.source.stops else "paused"
+        yield {"name": name, "role": "source", "state": f"{state}: {stop.message}", "sinks": []}
 
 
 def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:

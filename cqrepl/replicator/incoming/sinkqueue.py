@@ -51,7 +51,7 @@ from cqrepl.replicator.queuestate.descriptors import is_none_left, opening
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import EntryLog, LogKind
 from cqrepl.replicator.queuestate.passedon import Way
-from cqrepl.replicator.queuestate.pause import Pause, is_passing
+from cqrepl.replicator.queuestate.pause import Pause
 from cqrepl.replicator.queuestate.queues import PAUSED, TakingSession, TellDamage, shape_of
 from cqrepl.replicator.queuestate.stops import Stop
 
@@ -118,7 +118,7 @@ class SinkQueue:
         self._queue: Queue | None = None
         self._appender: Appender | None = None
         self._is_open = False  # all of it: a thread opens one thing after the other
-        self.error_at_start: QueueError | OSError | None = None  # one that may pass
+        self.error_at_start: QueueError | OSError | None = None  # it could not be opened
         self._is_anew = is_late  # it is to be opened as at a start
         if is_late:
             self.append_log = EntryLog(None, self.name, LogKind.APPENDED)  # until it is opened
@@ -126,12 +126,12 @@ class SinkQueue:
             self._begin(fence)
 
     def _begin(self, fence: AppendFence | None) -> None:
+        self.error_at_start = None
         try:
             self._open_log()
         except (QueueError, OSError) as error:
-            if not is_none_left(error):
-                raise  # no queue goes on without the log that was asked for
-            self.append_log = EntryLog(None, self.name, LogKind.APPENDED)  # for now
+            # for now: no queue goes on without the log that was asked for
+            self.append_log = EntryLog(None, self.name, LogKind.APPENDED)
             self.error_at_start = error
             return
         try:
@@ -139,11 +139,18 @@ class SinkQueue:
             if self.is_there:
                 self._open(None, fence)
         except (QueueError, OSError) as error:
-            if not is_passing(error):
-                self.append_log.close()
-                raise
             self.error_at_start = error
             self.make_room(error)
+
+    def open_again(self) -> None:
+        """Opens one that could not be opened before, as at a start. In any thread.
+
+        Raises:
+            QueueError, OSError: it cannot be opened now either.
+        """
+        self._begin(None)
+        if self.error_at_start is not None:
+            raise self.error_at_start
 
     def _open_log(self) -> None:
         if self._is_log_due:

@@ -1,10 +1,13 @@
-"""Queues of a source that cannot be opened for now, for too few descriptors or the like.
+"""Queues of a source that are not open.
 
-They are opened later, while the others go out.
+What the machine keeps from being opened (too few descriptors, missing rights) is tried again and
+again while the other queues go out. What is damaged, or is no queue that can be streamed, has
+stopped: it is opened once an operator has it go on.
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -15,70 +18,130 @@ from cqrepl.replicator.queuestate.descriptors import spare_descriptors
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
 from cqrepl.replicator.queuestate.queues import Signal
 from cqrepl.replicator.queuestate.stops import Stop
+from cqrepl.replicator.queuestate.unopened import Unopened
 
-_logger: Final = logging.getLogger(__name__)
 OpenLate = Callable[[], SourceQueue]
 Told = Callable[[str], None]  # the name of a queue that is open
+_logger: Final = logging.getLogger(__name__)
 
 
 class LateQueues:
-    """Those that are still to be opened."""
+    """Those that are still to be opened.
+
+    Attributes:
+        take: is given each that is open.
+        stop: is told of each that has stopped.
+    """
 
     def __init__(self) -> None:
+        self.take: Callable[[SourceQueue], None]  # both of the source
+        self.stop: Callable[[Stop], None]
+        self._opened: Told | None = None
         self._troubles: dict[str, Stop] = {}
-        self._to_open: dict[str, OpenLate] = {}  # of the others somebody else opens
-        self._has_more = Signal()
+        # how, and the directory; those without are opened by the relay desk
+        self._to_open: dict[str, tuple[OpenLate, Path]] = {}
+        self._stopped: set[str] = set()  # names of those that are not tried again by themselves
+        self._has_more: Final = Signal()
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
         """Why each of them is not open, by name."""
         return self._troubles
 
-    def add(self, trouble: Stop, open_late: OpenLate) -> None:
-        """One that cannot be opened now.
+    @property
+    def is_trying(self) -> bool:
+        """True while any of them is tried again by itself."""
+        return bool(self._to_open.keys() - self._stopped)
+
+    @property
+    def stopped(self) -> frozenset[str]:
+        """The names of those that have stopped."""
+        return frozenset(self._stopped)
+
+    def has(self, name: str) -> bool:
+        """True for one that is opened from here."""
+        return name in self._to_open
+
+    def add(self, unopened: Unopened, open_late: OpenLate) -> None:
+        """Takes one that cannot be opened now; people are told by `tell`.
 
         Args:
             open_late: opens it, or raises `QueueError` or `OSError`.
         """
-        _logger.error("queue %r pauses: %s", trouble.name, trouble.message)
-        self._troubles[trouble.name] = trouble
-        self._to_open[trouble.name] = open_late
+        self._to_open[unopened.name] = open_late, unopened.path
+        self._keep(unopened)
+
+    def _keep(self, unopened: Unopened) -> None:
+        name = unopened.name
+        self._troubles[name] = unopened.trouble
+        if unopened.may_pass:
+            self._stopped.discard(name)
+        else:
+            self._stopped.add(name)
         self._has_more.set()
 
     def wait_for(self, trouble: Stop) -> None:
-        """One that somebody else opens, and that is not open for now."""
-        self._to_open.pop(trouble.name, None)
+        """Takes one that the relay desk opens, and that is not open for now."""
+        self.forget(trouble.name)
         self._troubles[trouble.name] = trouble
 
     def forget(self, name: str) -> None:
-        """It is not to be opened any more."""
+        """It is open, or not to be opened any more."""
         self._to_open.pop(name, None)
         self._troubles.pop(name, None)
+        self._stopped.discard(name)
 
-    async def work(self, take: Callable[[SourceQueue], None], told: Told | None = None) -> None:
-        """Opens each of them as soon as that can be done; `take` gets it, then `told` its name."""
-        seconds = PAUSE_SECONDS
+    def tell(self, unopened: Unopened) -> None:
+        """Tells people of one, and has it stop where it is not tried again."""
+        unopened.log()
+        if not unopened.may_pass:
+            self.stop(unopened.trouble)
+
+    async def work(self, opened: Told | None = None) -> None:
+        """Tries each that has not stopped again, for ever.
+
+        Args:
+            opened: is called with the name of each that is open.
+        """
+        self._opened, seconds = opened, PAUSE_SECONDS
         while True:
-            if not self._to_open:
+            if not self.is_trying:
                 seconds = PAUSE_SECONDS
                 await self._has_more.wait()
             await trio.sleep(seconds)
             seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
-            for name in sorted(self._to_open):
-                with spare_descriptors():
-                    queue = self._try(name)
-                if queue is not None:
+            for name in sorted(self._to_open.keys() - self._stopped):
+                unopened = self._try(name)
+                if unopened is None:
                     seconds = PAUSE_SECONDS
-                    take(queue)
-                    if told is not None:
-                        told(name)
+                elif not unopened.may_pass:
+                    self.tell(unopened)
 
-    def _try(self, name: str) -> SourceQueue | None:
+    def open_again(self, name: str) -> None:
+        """Opens one of them.
+
+        Raises:
+            QueueError, OSError: it cannot be opened now either; it stays, or is tried again.
+        """
+        unopened = self._try(name)
+        if unopened is not None:
+            if not unopened.may_pass:
+                self.stop(unopened.trouble)
+            raise unopened.error
+
+    def _try(self, name: str) -> Unopened | None:
+        """Opens one; where that cannot be done, why not."""
+        open_late, path = self._to_open[name]
         try:
-            queue = self._to_open[name]()
-        except (QueueError, OSError) as error:  # damaged, too: it is said again when it is read
-            self._troubles[name] = Stop.of(name, error)
-            return None
+            with spare_descriptors():
+                queue = open_late()
+        except (QueueError, OSError) as error:
+            unopened = Unopened(name=name, path=path, error=error)
+            self._keep(unopened)
+            return unopened
         self.forget(name)
         _logger.info("queue %r goes on", name)
-        return queue
+        self.take(queue)
+        if self._opened is not None:
+            self._opened(name)
+        return None

@@ -50,6 +50,7 @@ class OfferDesk:
         self.offered: set[str] = set()  # names; not those that the sink has let go of
         self.failed: set[str] = set()  # names of queues that could not be offered
         self.let_go: set[Cid] = set()  # of queues that we have withdrawn; the core tells of it yet
+        self._told: set[str] = set()  # names of queues that were not open
         self._session: StreamingSession | None = session
         self._outgoing = outgoing
         self._queues = queues
@@ -66,6 +67,9 @@ class OfferDesk:
         self._is_over, self._session = True, None
 
     def offer_named(self, sinks: frozenset[str]) -> None:
+        for name in sorted(self._shared.late.keys() & sinks):
+            if not self.has_offered or name not in self._told:
+                self._tell(self._shared.late[name])
         if not self.has_offered:
             peer = self._connection.peer_queues
             streamed = frozenset[str]() if peer is None else peer.sources
@@ -74,8 +78,6 @@ class OfferDesk:
                 if name in streamed:  # by another file, or a later epoch, or it passes it on
                     why += f", host {self._connection.remote_id} streams it too"
                 self._pump.log.tell(logging.INFO, self._pump.label, why)
-            for name in sorted(self._shared.late.keys() & sinks):
-                self._tell_pause(self._shared.late[name])
             for each in self._queues.values():
                 if each.held is not None and each.name in sinks:
                     self._tell_pause(Stop.held(each.name, each.held))
@@ -127,12 +129,38 @@ class OfferDesk:
         self.has_offered = True
         self._shared.changed.set()
 
+    def tell_late(self, stop: Stop) -> None:
+        """A queue that is not open has stopped since everything else was offered."""
+        peer = self._connection.peer_queues
+        if self.has_offered and peer is not None and stop.name in peer.sinks:
+            self._tell(stop)
+
+    def _tell(self, trouble: Stop) -> None:
+        """Tells the peer of a queue that is not open."""
+        self._told.add(trouble.name)
+        if trouble in self._shared.stops:
+            self._tell_stop(trouble)
+        else:
+            self._tell_pause(trouble)
+
+    def _tell_stop(self, stop: Stop) -> None:
+        """The queue goes no further, and only with a cid it can be told why: by an offer that
+        stops at once. It is offered again with the next connection."""
+        is_news = stop.name not in self.failed
+        self.failed.add(stop.name)
+        if is_news and self._connection.names_queues:
+            cid = self._connection.offer_queue(
+                stop.name, NEXT_OF_EMPTY, acknowledgement=True, source_id=0, shape=None
+            )
+            self.let_go.add(cid)
+            self._connection.stop_queue(cid, stop.reason, stop.message)
+
     def _not_offered(self, queue: SourceQueue, error: QueueError | OSError) -> None:
         error = queue.cause_of(error)
         stop = Stop.of(queue.name, error, queue.path)
         if not is_passing(error):
             self._shared.note_stop(stop)
-            self.failed.add(queue.name)
+            self._tell_stop(stop)
         elif self._pauses.begin(stop):
             self._tell_pause(stop)
 

@@ -423,11 +423,12 @@ class SourceShared:
         """Whether the sinks of a queue are to acknowledge."""
         return self.settings.asks_ack(name)
 
-    def note_stop(self, stop: Stop) -> None:
-        """A queue goes no further on some connection."""
+    def note_stop(self, stop: Stop, *, is_logged: bool = True) -> None:
+        """A queue goes no further on some connection; or on any, as it cannot be opened."""
         if stop not in self.stops:  # the same one comes again with every new connection
             self.stops.append(stop)
-            _logger.error("%s", stop)
+            if is_logged:
+                _logger.error("%s", stop)
         self.stop_noted.set()
         self.changed.set()
 

@@ -205,7 +205,12 @@ class SourceSession:
 
     def offer_late(self, name: str) -> None:
         """A queue that could not be opened at the start is there."""
-        self._offers.offer_late(name)
+        if not self.begin_anew(name, "it is open now"):
+            self._offers.offer_late(name)
+
+    def tell_unopened(self, stop: Stop) -> None:
+        """A queue that was tried again and again has stopped: it cannot be opened."""
+        self._offers.tell_late(stop)
 
     def drain(self) -> None:
         looks = TailerLooks(all_names=self._shared.settings.all_tailers)

@@ -36,6 +36,7 @@ class Stop:
     is_disk_full: bool = False  # ours
     host_id: int | None = None  # of the one that it was stopped for, alone
     is_peers: bool = False  # it has met what keeps the queue from going on
+    is_no_queue: bool = False  # our directory holds none that can be read
 
     @classmethod
     def of(cls, name: str, error: QueueError | OSError, path: Path | None = None) -> "Stop":
@@ -54,7 +55,13 @@ class Stop:
             isinstance(error, Diverged) and not error.is_before
         ):
             message += _hint(error)
-        return cls(name=name, reason=reason, message=message, is_disk_full=is_full)
+        return cls(
+            name=name,
+            reason=reason,
+            message=message,
+            is_disk_full=is_full,
+            is_no_queue=isinstance(error, NotAQueue),
+        )
 
     @classmethod
     def left_by_power_cut(cls, name: str, index: int) -> "Stop":
