@@ -22,6 +22,9 @@ def page(host: Values) -> Iterator[str]:
         yield f"  {name}: {peer['state']}{limited}"
     yield from table([_HEAD, *_rows(host)])
     yield from (_epoch(queue) for queue in host["queues"] if queue.get("epoch") is not None)
+    for queue in host["queues"]:
+        if queue.get("unproved"):
+            yield f"queue {queue['name']} ({queue['role']}): {queue['unproved']}"
 
 
 def _epoch(queue: Values) -> str:

@@ -84,11 +84,22 @@ class LineageClaimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageProved:
-    """The source holds what our sink queue does, up to the shorter end: keep every other writer out
-    of it, and go on."""
+    """The source holds what our sink queue does, up to the shorter end, which is `index`: keep all
+    other writers out of the queue, and go on."""
 
     cid: Cid
     name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnTaken:
+    """The source has appended, or found equal, all that our sink queue gave back: it holds what
+    that queue held before `index`, a next one."""
+
+    cid: Cid
+    name: str
+    index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +318,7 @@ Event = (
     | BackCopyWanted
     | LineageClaimed
     | LineageProved
+    | ReturnTaken
     | IdentityTold
     | ProofAsked
     | ProofGiven

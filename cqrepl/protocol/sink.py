@@ -17,6 +17,7 @@ from cqrepl.kernel.interface import AckLevel
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
+    AppendExcerpts,
     BackCopyWanted,
     CommitMoved,
     IdentityTold,
@@ -25,6 +26,7 @@ from cqrepl.protocol.events import (
     ProofAsked,
     QueueOffered,
     QueueWithdrawn,
+    ReturnTaken,
     StopReason,
     TailerMoved,
 )
@@ -81,6 +83,7 @@ class SinkHandler(Stoppable):
         self._acknowledge: tuple[int, int] | None = None  # held back while the outbox is crowded
         self._is_held = False  # and the outbox knows it
         self._is_proved = False
+        self._returned_to: int | None = None  # gave back up to here; None: nothing, or it is told
         self.acknowledged = -1  # up to here, or it was here before the stream
         self.levels_told = dict.fromkeys(AckLevel, -1)  # up to which index
         self._levels_due = dict.fromkeys(LEVEL_OF.values(), -1)
@@ -89,6 +92,10 @@ class SinkHandler(Stoppable):
     @property
     def is_offered(self) -> bool:
         return self.state is SinkState.REGISTERED
+
+    @property
+    def is_receiving(self) -> bool:
+        return self.state is SinkState.RECEIVING
 
     @property
     def has_lineage(self) -> bool:
@@ -133,6 +140,7 @@ class SinkHandler(Stoppable):
         assert self._intake is not None
         index_first = self.offer.next_index
         if self._intake.next_index > index_first:
+            self._returned_to = self._intake.next_index
             self._outbox.tell(BackCopyWanted(cid=self.cid, name=self.name, index_first=index_first))
         else:
             self.end_back_copy()
@@ -262,7 +270,17 @@ class SinkHandler(Stoppable):
     def _proved(self) -> None:
         if self._is_compared:
             self._is_proved = True
-            self._outbox.tell(LineageProved(cid=self.cid, name=self.name))
+            assert self._intake is not None
+            index = min(self._intake.next_index, self.offer.next_index)
+            self._outbox.tell(LineageProved(cid=self.cid, name=self.name, index=index))
+        elif self.state is SinkState.RECEIVING:
+            self._return_taken()
+
+    def _return_taken(self) -> None:
+        """The source holds all that it was given back: it says so, or goes on behind that."""
+        index, self._returned_to = self._returned_to, None
+        if index is not None:
+            self._outbox.tell(ReturnTaken(cid=self.cid, name=self.name, index=index))
 
     def _identity_told(self, identity: Identity) -> None:
         """Only what is proved to be a copy takes an identity."""
@@ -276,6 +294,8 @@ class SinkHandler(Stoppable):
         self._move(SinkMove.EXCERPTS_RECEIVED, RemoteProtocolError)
         assert self._intake is not None
         events, problem = self._intake.sort(batch, ns)
+        if any(isinstance(event, AppendExcerpts) for event in events):
+            self._return_taken()
         for event in events:
             self._outbox.tell(event)
         if problem is not None:

@@ -197,6 +197,12 @@ class SourceHandler(Stoppable):
             if identity is not None and self._outbox.has_identities:
                 self._outbox.send(self.cid_document, write_identity(identity))
 
+    def tell_return_taken(self) -> None:
+        """All that the sink gave back is in our queue, or was there: the sink hears that both hold
+        the same up to there."""
+        if self.is_streaming and self.answer is not None and self.answer.lineage is not None:
+            self._outbox.send(self.cid_document, write_proved())
+
     def ask_proof(self, index: int, now: float) -> None:
         """Asks the sink what it holds before an index; it has so much time for the answer."""
         if not self.has_stopped:

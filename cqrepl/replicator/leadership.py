@@ -49,16 +49,20 @@ class AckUnknown(TimeoutError):
     Attributes:
         queue: name of the queue.
         index: what was waited for.
+        hindrances: what is known to keep hosts from saying more, for people.
     """
 
-    def __init__(self, queue: str, index: int, policy: AckPolicy) -> None:
+    def __init__(
+        self, queue: str, index: int, policy: AckPolicy, hindrances: Sequence[str] = ()
+    ) -> None:
         super().__init__(queue, index)
         self.queue = queue
         self.index = index
+        self.hindrances = tuple(hindrances)
         self._policy = policy
 
     def __str__(self) -> str:
-        return _unknown(self.queue, self.index, self._policy)
+        return _unknown(self.queue, self.index, self._policy, self.hindrances)
 
 
 class SteppedDown(Exception):
@@ -94,6 +98,8 @@ class Leading:
         policy: of each call that does not give its own, but for appends.
         given: the policy that the queue was given; None: none.
         has_stepped_down: a wait has ended so, under a policy that says so; or another host leads.
+        hindrances: what keeps hosts from saying that an index is as safe as a policy says, for
+            people; any thread asks.
         on_step_down: is called then, in the thread or task that waited.
     """
 
@@ -108,6 +114,7 @@ class Leading:
         self._why_fenced = ""
         self._stepping = threading.Lock()  # of both
         self.on_step_down: Callable[[], None] = lambda: None
+        self.hindrances: Callable[[AckPolicy], Sequence[str]] = lambda policy: ()
         self._path = path
         self._board = board
         self._guard = threading.Lock()  # of the next three
@@ -231,7 +238,7 @@ class Leading:
             self._board.wait_for(wanted, limit)
         except TimeoutError:
             if timeout_s is not None and policy.on_timeout is OnTimeout.BLOCK:
-                raise AckUnknown(self.name, index, policy) from None
+                raise self._ack_unknown(index, policy) from None
             if self._goes_on(index, policy):
                 self._board.wait_for(wanted, None)
             else:
@@ -382,7 +389,7 @@ class Leading:
 
     def _check_leads(self, outcome: AckOutcome, index: int, policy: AckPolicy) -> None:
         if outcome is AckOutcome.STEPPED_DOWN:
-            raise SteppedDown(f"queue {self.name!r}: {_unknown(self.name, index, policy)}")
+            raise SteppedDown(f"queue {self.name!r}: {self._ack_unknown(index, policy)}")
 
     def _open(self) -> Queue:
         if self._is_closed:
@@ -398,9 +405,12 @@ class Leading:
             AckUnknown: the policy says `fail`.
         """
         if policy.on_timeout is OnTimeout.FAIL:
-            raise AckUnknown(self.name, index, policy)
-        _logger.warning("%s", _unknown(self.name, index, policy))
+            raise self._ack_unknown(index, policy)
+        _logger.warning("%s", self._ack_unknown(index, policy))
         return policy.on_timeout is OnTimeout.BLOCK
+
+    def _ack_unknown(self, index: int, policy: AckPolicy) -> AckUnknown:
+        return AckUnknown(self.name, index, policy, self.hindrances(policy))
 
     def _unknown(self, policy: AckPolicy) -> AckOutcome:
         if policy.on_timeout is not OnTimeout.STEP_DOWN:
@@ -428,8 +438,9 @@ def _count(policy: AckPolicy) -> int:
     return count
 
 
-def _unknown(queue: str, index: int, policy: AckPolicy) -> str:
+def _unknown(queue: str, index: int, policy: AckPolicy, hindrances: Sequence[str]) -> str:
+    known = "".join(f"; {each}" for each in hindrances)
     return (
         f"queue {queue!r}: it is not known whether hosts have {format_index(index)},"
-        f" after the time for that; its policy: {policy}"
+        f" after the time for that; its policy: {policy}{known}"
     )

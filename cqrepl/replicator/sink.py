@@ -165,7 +165,7 @@ class Sink:
         if (not sessions and untaken) or self._lost_files.is_mending:
             return None
         for session in sessions:
-            untaken &= session.unoffered_queues
+            untaken &= session.from_here.unoffered
         untaken |= paused | self._damaged()
         return None if self.queues.keys() - ended - untaken else untaken
 

@@ -1,7 +1,7 @@
 """What must be true of one queue of a cluster, while faults come and when all is quiet."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import trio
@@ -22,6 +22,7 @@ from cqrepl.testing.checker import (
 from cqrepl.testing.cluster import Cluster, Stream
 from cqrepl.testing.labhosts import Copy
 from cqrepl.testing.plan import Fault
+from cqrepl.testing.quietanswers import Pair
 
 AFTER_FAULT_SECONDS: Final = 5.0  # to start again, to notice, to dial: not counted as waiting
 
@@ -97,6 +98,14 @@ class Judge:
             self._has_told(each) or (self._stream.is_settled(each) and not _is_astray(each))
             for each in self._stream.sinks
         )
+
+    @property
+    def answering(self) -> Iterator[Pair]:
+        """The copies that are to answer, once all is quiet."""
+        for each in self._stream.sinks:
+            giver = self._stream.giver(each)
+            if not self._has_told(each) and self._stream.is_settled(each) and not _is_astray(each):
+                yield Pair(giver, each)
 
     def _has_told(self, sink: Copy) -> bool:
         """Why this copy goes no further was said: by both sides, or by a process that has ended

@@ -32,6 +32,7 @@ from cqrepl.testing.ledwaits import LedWaits
 from cqrepl.testing.operators import Operator
 from cqrepl.testing.order import ordered_by
 from cqrepl.testing.plan import Kind, RunPlan
+from cqrepl.testing.quietanswers import check_answers
 from cqrepl.testing.safewaits import SafeWaits
 from cqrepl.testing.standstill import Standstill
 from cqrepl.testing.story import Carried, Happening, Story
@@ -232,6 +233,7 @@ class _Laboratory:
         with trio.move_on_after(QUIET_SECONDS):
             while not all(judge.is_settled for judge in self._all_judges):
                 await trio.sleep(0.5)
+        await check_answers(pair for judge in self._all_judges for pair in judge.answering)
 
     @property
     def _all_judges(self) -> list[Judge | LedJudge]:

@@ -28,6 +28,7 @@ from cqrepl.testing.labhosts import Copy
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.ledwaits import LedWaits
 from cqrepl.testing.operators import Operator
+from cqrepl.testing.quietanswers import Pair
 from cqrepl.testing.story import Story
 
 MEET_SECONDS: Final = 10.0  # for hosts to start, to dial and to compare what they have
@@ -151,6 +152,16 @@ class LedJudge:
             return False
         source = self._led.copies[leader]
         return last_index(copy.path) == last_index(source.path) == marks.acknowledged
+
+    @property
+    def answering(self) -> Iterator[Pair]:
+        """The copies that are to answer, once all is quiet."""
+        leading = self.leading
+        if len(leading) == 1:
+            [leader] = leading
+            for host, copy in self._led.copies.items():
+                if host != leader and not self._has_told(copy) and self._is_equal(leader, copy):
+                    yield Pair(self._led.copies[leader], copy)
 
     def _has_told(self, copy: Copy) -> bool:
         return bool(copy.host.ends) if copy.host.node is None else copy.has_stopped

@@ -13,6 +13,7 @@ from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import Queue
+from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.incoming.sinksession import SinkSession
 from cqrepl.replicator.outgoing.lineagedesk import LineageDesk
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
@@ -111,6 +112,16 @@ def a_run_is_not_what_the_store_file_has(patch: Patch) -> None:
     patch.setattr(Framing, "_run", careless)
 
 
+def what_was_given_back_stays_unproved(patch: Patch) -> None:
+    """A copy does not take it for proved that its source took what it gave back."""
+    patch.setattr(SinkHandler, "_return_taken", lambda _: None)
+
+
+def what_was_compared_stays_unproved(patch: Patch) -> None:
+    """Nor that it holds what its source has compared."""
+    patch.setattr(DiskEnd, "prove", lambda *_: None)
+
+
 def drawn(seed: int) -> RunPlan:
     return RunPlan.of(seed, SECONDS, without=LEFT_OUT, both_ways=False)
 
@@ -121,6 +132,14 @@ def power_cut(seed: int) -> RunPlan:
     cut = Fault(at, Kind.POWER_CUT, SOURCE, 0, 0.3)
     return RunPlan(
         seed=seed, seconds=10.0, hosts=2, roll_cycle="FAST_DAILY", rate=2.0, faults=(cut,)
+    )
+
+
+def power_cuts_of_both(seed: int) -> RunPlan:
+    at = 5.0 + random.Random(seed).random() * 3.0
+    cuts = tuple(Fault(at, Kind.POWER_CUT, host, 0, 0.3) for host in (SOURCE, 2))
+    return RunPlan(
+        seed=seed, seconds=10.0, hosts=2, roll_cycle="FAST_DAILY", rate=20.0, faults=cuts
     )
 
 
@@ -140,6 +159,8 @@ PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [
     (headers_are_trusted_after_a_power_cut, power_cut),
     (a_mark_comes_from_the_next_index_alone, power_cut),
     (a_run_is_not_what_the_store_file_has, drawn),
+    (what_was_given_back_stays_unproved, power_cuts_of_both),
+    (what_was_compared_stays_unproved, power_cuts_of_both),
 ]
 
 

@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 import trio
 
+from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol import StopReason
+from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout
+from cqrepl.protocol.kinds import (
+    CORE_CAPABILITIES,
+    EPOCHS_CAPABILITY,
+    IDENTITY_CAPABILITY,
+    LINEAGE_CAPABILITY,
+)
 from cqrepl.queue import Queue
 from cqrepl.queue.acceptance import accept_unproved
 from cqrepl.queue.files import syncedmark
@@ -26,7 +34,9 @@ from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_s
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.write import heldexcerpts
-from cqrepl.replicator.disk import syncedfiles, syncer
+from cqrepl.replicator.disk import syncedfiles, syncer, unprovedwatch
+from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.leadership import AckUnknown
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.surroundings import Surroundings
 from tests.support.copies import assert_same
@@ -34,6 +44,7 @@ from tests.support.relay import Relay
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
+    SECONDS,
     acked,
     at,
     copied,
@@ -449,10 +460,12 @@ async def test_what_is_unproved_stays_so_while_more_comes(
     cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[])
     async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
         async with live_sink(tmp_path / "copy", source.port):
-            await eventually(lambda: len(read(tmp_path / "q")) == COUNT)
-            await eventually(lambda: is_free(tmp_path / "q"))
-            more = more_excerpts(tmp_path / "q", COUNT, 20)
-            await acked(source, more[-1][0])
+            with monkeypatch.context() as unproved:
+                unproved.setattr(DiskEnd, "prove", lambda *_: None)
+                await eventually(lambda: len(read(tmp_path / "q")) == COUNT)
+                await eventually(lambda: is_free(tmp_path / "q"))
+                more = more_excerpts(tmp_path / "q", COUNT, 20)
+                await acked(source, more[-1][0])
         mark = load_synced(tmp_path / "copy")
         assert mark is not None
         assert (mark.end, mark.is_of_this_boot) == (more[-1][0] + 1, True)
@@ -465,3 +478,100 @@ async def test_what_is_unproved_stays_so_while_more_comes(
             assert not source.stops + sink.stops
     assert_same(tmp_path / "q", tmp_path / "copy")
     assert is_marked(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("source_proved", [250, 220, 200])
+async def test_after_power_cuts_of_both_all_is_proved_and_waits_for_the_disk_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source_proved: int
+) -> None:
+    """The source offers less than the copy has, and so gets it back: neither holds anything
+    unproved then, though nothing new is written."""
+    written = await pair(tmp_path)
+    cut_power(tmp_path / "q", monkeypatch, proved=source_proved, torn=[298])
+    cut_power(tmp_path / "copy", monkeypatch, proved=220, torn=[])
+    async with patient_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await synced(source, written[-1][0])
+            assert source.queues["q"].disk.unproved_from is None
+            assert sink.queues["q"].disk.unproved_from is None
+            assert not source.stops + sink.stops
+    assert read(tmp_path / "q") == written
+    assert is_marked(tmp_path / "copy")
+
+
+async def test_after_a_power_cut_of_the_copy_whose_source_comes_from_a_backup_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = await pair(tmp_path)
+    fill_long(tmp_path / "less", 280)
+    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[])
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await synced(source, written[-1][0])
+    assert is_marked(tmp_path / "copy")
+
+
+async def test_a_source_that_cannot_compare_is_asked_once_more_behind_the_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not said what both hold before the return, and there the power cut has torn an
+    excerpt of the copy: with another connection that comes again, and is mended."""
+    written = await pair(tmp_path)
+    fill_long(tmp_path / "less", 280)
+    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[210])
+    known = CORE_CAPABILITIES - {LINEAGE_CAPABILITY, IDENTITY_CAPABILITY, EPOCHS_CAPABILITY}
+    monkeypatch.setattr("cqrepl.protocol.greeting.CORE_CAPABILITIES", known)
+    options: dict[str, Any] = {"listen": LOOPBACK, "accept_returns": (2,)} | BEATS
+    async with serve_source({"q": tmp_path / "q"}, **options) as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await eventually(lambda: len(read(tmp_path / "q")) == COUNT)
+            await eventually(lambda: is_free(tmp_path / "q"))
+            more = more_excerpts(tmp_path / "q", COUNT, 1)
+            await eventually(lambda: read(tmp_path / "copy") == written + more)
+            await eventually(lambda: sink.queues["q"].disk.unproved_from is None)
+    assert is_marked(tmp_path / "copy")
+
+
+async def test_a_stream_without_acknowledgements_is_proved_by_what_its_sink_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await pair(tmp_path)
+    cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[])
+    options: dict[str, Any] = {"listen": LOOPBACK, "wait_for": (), "acknowledge": False} | BEATS
+    async with serve_source({"q": tmp_path / "q"}, **options) as source:
+        async with live_sink(tmp_path / "new", source.port, host_id=3):
+            await eventually(lambda: source.queues["q"].disk.unproved_from is None)
+
+
+async def test_what_stays_unproved_while_the_stream_is_on_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once in the log, in the status, and to a wait; and no more once it is proved."""
+    written = await pair(tmp_path)
+    for path in (tmp_path / "q", tmp_path / "copy"):
+        cut_power(path, monkeypatch, proved=200, torn=[])
+    monkeypatch.setattr(unprovedwatch, "UNPROVED_SECONDS", 0.5)
+    prove = DiskEnd.prove
+    monkeypatch.setattr(DiskEnd, "prove", lambda *_: None)
+    options: dict[str, Any] = {"listen": LOOPBACK, "wait_for": ()} | BEATS
+    policy = AckPolicy(level=AckLevel.SYNCED, timeout_seconds=0, on_timeout=OnTimeout.FAIL)
+    async with serve_source({"q": tmp_path / "q"}, **options) as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            here, there = source.queues["q"], sink.queues["q"]
+            await eventually(lambda: bool(here.unproved.why and there.unproved.why))
+            await trio.sleep(1.5)  # longer than from one look to the next
+            with pytest.raises(AckUnknown, match=r"here what is from 0x.* on is unproved"):
+                await here.leading.wait_acked(written[-1][0], policy)
+            for disk in (here.disk, there.disk):
+                assert isinstance(disk, DiskEnd)
+                prove(disk, written[-1][0] + 1)
+            await eventually(lambda: not (here.unproved.why or there.unproved.why))
+    assert caplog.text.count("though the stream is on") == 2
+
+
+async def synced(source: Source, index: int) -> None:
+    """Waits until the sink has it on its disk, not for ever."""
+    with trio.fail_after(SECONDS):
+        await source.board().wait_acked(index, level=AckLevel.SYNCED)

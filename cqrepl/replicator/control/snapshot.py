@@ -13,6 +13,8 @@
               both with "path_of_hosts": of a sink the ids of the hosts that it came by, when it was
               offered last; of a source these with its own, where it is taken in here, too: else
               none. One that is passed on stands there twice
+              both with "unproved": why something of it is, though it has streamed for five seconds;
+              null where it is not
     a sink    {"host": 2, "state", "sent", "acknowledged", "lag"}
 
 Indexes are texts, `0x...`, or null where there is none. `excerpts` and `bytes` were sent, or taken
@@ -102,6 +104,7 @@ def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
         "state": state,
         "epoch": _epoch(host, queue),
         "path_of_hosts": list(queue.passed_by),
+        "unproved": queue.unproved.why,
         "sinks": [_sink_of(host, queue, each, last) for each in shown],
     }
 
@@ -184,6 +187,7 @@ def _sink(host: "Host", queue: SinkQueue) -> Values:
         "master": queue.master_id,
         "epoch": _epoch(host, queue),
         "path_of_hosts": list(queue.way.passed_by),
+        "unproved": queue.unproved.why,
     }
 
 

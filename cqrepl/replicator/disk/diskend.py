@@ -82,6 +82,7 @@ class DiskEnd:
         is_proved: whether all is proved where there is no mark.
 
     Attributes:
+        trouble: why it is not known to be on the disk; None while that is not so.
         is_at_once: what is appended is synced without delay, as it is waited for.
         reading: how it was read last.
 
@@ -128,6 +129,7 @@ class DiskEnd:
         self._is_forgotten = False
         self._said = ""  # of the closed store files, last
         self._unproved_to = NEXT_OF_EMPTY
+        self.trouble: str | None = None
         self.is_hindered = False  # and tries again
         self._has_told = False  # why
         self._changed = changed
@@ -274,6 +276,7 @@ class DiskEnd:
             if self._has_told and not self._files.has_failed:
                 _logger.info("queue %r: it is known to be on the disk again", self._name)
             self.is_hindered = self._has_told = False
+            self.trouble = self.trouble if self._files.has_failed else None
 
     def sync_stored(self, index: Index) -> bool:
         """Syncs what was stored up to an index, which is waited for, in any thread; false where the
@@ -291,6 +294,7 @@ class DiskEnd:
     def _try_again(self, error: QueueError | OSError) -> None:
         """It could not be looked at, or the mark has no room: nothing is lost."""
         self.is_hindered, self.is_dirty = True, not self._is_forgotten
+        self.trouble = self.trouble or str(error)
         if not self._has_told and not is_none_left(error):  # of which each queue that pauses tells
             self._has_told = True
             self._warn(error)
@@ -300,6 +304,7 @@ class DiskEnd:
         self._warn(error)
 
     def _warn(self, error: QueueError | OSError | str) -> None:
+        self.trouble = str(error)
         _logger.warning(
             "queue %r: it is not known to be on the disk: %s; after a power cut it is compared"
             " from %s on",

@@ -6,8 +6,10 @@ refused. Where no master is named, every host is taken. A promotion names anothe
 (`queue.format.epochs`).
 """
 
+import logging
 from collections.abc import Mapping, Set
 
+from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 
@@ -36,6 +38,20 @@ class QueuesFromHere:
     def takes_offers(self) -> bool:
         """True for a peer that has said who it is, and has queues."""
         return self._connection.remote_id is not None and not self._connection.is_guest
+
+    @property
+    def unoffered(self) -> Set[str]:
+        """Those that the source has not named, though it has named what it has."""
+        named = self._connection.peer_queues
+        return set() if named is None else self._queues.keys() - named.sources
+
+    def hear_names(self, pump: Pump) -> None:
+        """The source has named what it has, for the first time: what it lacks is said."""
+        named = self._connection.peer_queues
+        assert named is not None
+        for name in sorted(self.names - named.sources):
+            self._queues[name].was_left_out = True
+            pump.log.tell(logging.INFO, pump.label, f"queue {name!r}: the peer does not offer it")
 
     def refusal(self, queue: SinkQueue) -> str | None:
         """Why a queue is not taken from this peer; None where it is."""

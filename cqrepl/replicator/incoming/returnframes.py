@@ -1,15 +1,18 @@
 """The frames of what a sink gives back to its source over one connection."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.events import ReturnTaken
 from cqrepl.protocol.limitedframes import frame_limited
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+
+UNCOMPARED: Final = "what a power cut may have torn here is asked for once more"
 
 
 class _BackCopy(NamedTuple):
@@ -120,3 +123,14 @@ class ReturnFrames:
         if self._start == len(self._batch):
             self._batch = None
         return filled
+
+
+def note_taken(queue: SinkQueue, connection: Connection, event: ReturnTaken) -> bool:
+    """The source holds what a queue gave back. False for a source that cannot compare what is
+    before that: it is to be asked once more, from where a power cut may have torn the queue."""
+    if not queue.is_open or queue.disk.unproved_from is None:
+        return True
+    if connection.sink(event.cid).has_lineage:
+        queue.disk.prove(event.index)
+        return True
+    return False

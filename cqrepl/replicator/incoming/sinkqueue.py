@@ -42,6 +42,7 @@ from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.freespace import FreeSpace
 from cqrepl.replicator.disk.queueaudit import Place
 from cqrepl.replicator.disk.syncer import Syncer
+from cqrepl.replicator.disk.unprovedwatch import UnprovedWatch
 from cqrepl.replicator.incoming.copylayout import layout_like
 from cqrepl.replicator.incoming.copylevels import BeyondAppended, tell_synced
 from cqrepl.replicator.incoming.copytail import CopyTail
@@ -103,6 +104,7 @@ class SinkQueue:
         self.chains: Chains  # while it is open
         self.disk: DiskEnd  # while it is open
         self.beyond = BeyondAppended()
+        self.unproved = UnprovedWatch(name)
         self._log_path = append_log
         self._is_log_due = True  # to be opened, for the first time or again
         self._unlogged = b""  # entries for it from before
@@ -551,6 +553,8 @@ class SinkQueue:
 
     def _check_names(self) -> None:
         """Once a second; so it is also when a log that had no room is tried again."""
+        is_on = self.takes_on and self.owner is not None and self.owner.streams(self.name)
+        self.unproved.look(self.disk.unproved_from, is_streaming=is_on)
         self.append_log.retry()
         self.check_open_names()
         if self.owner is not None and self.stop is None:

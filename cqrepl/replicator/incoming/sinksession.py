@@ -5,7 +5,7 @@ A queue takes from one connection at a time.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +31,7 @@ from cqrepl.replicator.incoming.epochdesk import BEYOND, EpochDesk
 from cqrepl.replicator.incoming.masters import QueuesFromHere
 from cqrepl.replicator.incoming.offergate import OfferGate
 from cqrepl.replicator.incoming.proofdesk import ProofDesk, prepared
-from cqrepl.replicator.incoming.returnframes import ReturnFrames
+from cqrepl.replicator.incoming.returnframes import UNCOMPARED, ReturnFrames, note_taken
 from cqrepl.replicator.incoming.sinklanes import SinkLanes
 from cqrepl.replicator.incoming.sinkpauses import SinkPauses
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
@@ -100,12 +100,6 @@ class SinkSession:
         free = {name for name, each in self._queues.items() if each.is_free}
         return QueueNames(sinks=frozenset(free & self.from_here.names))
 
-    @property
-    def unoffered_queues(self) -> Set[str]:
-        """The queues that the source has not named, though it has named what it has."""
-        named = self._connection.peer_queues
-        return set() if named is None else self._queues.keys() - named.sources
-
     async def work(self) -> None:
         """Opens or makes offered queues, several at a time: each takes a disk's time."""
         async with trio.open_nursery() as nursery:
@@ -152,9 +146,14 @@ class SinkSession:
             case ev.QueueWithdrawn():
                 self._withdrawn(event)
             case ev.QueuesNamed() if not self._has_heard_names:
-                self._hear_names()
+                self._has_heard_names = True
+                self.from_here.hear_names(self._pump)
+                self._changed.set()
             case ev.LineageProved():
                 await self._lock(event)
+            case ev.ReturnTaken():
+                if not note_taken(self._queues[event.name], self._connection, event):
+                    self.begin_anew(event.name, UNCOMPARED)
             case ev.IdentityTold():
                 await self._take_identity(event, event.identity)
             case ev.CommitMoved() | ev.TailerMoved():
@@ -305,6 +304,7 @@ class SinkSession:
         elif queue.next_index != end:
             self.put_off(event.cid, "another process has written to it")
         else:
+            queue.disk.prove(event.index)
             identity = self._turns.take_identity(event)
             if identity is not None:  # it has come meanwhile
                 await self._take_identity(event, identity)
@@ -343,16 +343,6 @@ class SinkSession:
             await self._proofs.prove(event, self._queues[event.name])
         except (QueueError, OSError) as error:
             self._stop(event.cid, event.name, error)
-
-    def _hear_names(self) -> None:
-        self._has_heard_names = True
-        named = self._connection.peer_queues
-        assert named is not None
-        for name in sorted(self.from_here.names - named.sources):
-            self._queues[name].was_left_out = True
-            why = f"queue {name!r}: the peer does not offer it"
-            self._pump.log.tell(logging.INFO, self._pump.label, why)
-        self._changed.set()
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The source, or our side, has let go of a queue on this connection."""
@@ -472,6 +462,13 @@ class SinkSession:
                 self.catch_up()
                 self._stop(handler.cid, name, error)
                 self._pump.look()
+
+    def streams(self, name: str) -> bool:
+        """True while a queue's stream comes in, behind all that was to be given back."""
+        cid = self._cids.get(name)
+        if cid is None or self._connection.has_stopped(cid):
+            return False
+        return self._connection.sink(cid).is_receiving
 
     def tell_audited(self, name: str, places: list[Place]) -> None:
         """Tells the source what the files of a queue hold, read behind the stream."""

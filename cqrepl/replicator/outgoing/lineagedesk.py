@@ -282,6 +282,7 @@ class LineageDesk:
         """The sink's files hold what was sent before this, if all that it told was compared."""
         if each.cid not in self._left_out:
             each.audited = max(each.audited, index)
+            each.queue.disk.prove(index)
         self._changed.set()
 
     @property

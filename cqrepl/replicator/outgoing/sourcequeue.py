@@ -12,6 +12,7 @@ import trio
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import QueueShape, StopReason
+from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.protocol.events import QueueStopped
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.chroniclemarks import ChronicleMarks
@@ -26,6 +27,7 @@ from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.agreement.consent import ReturnSettings
 from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.syncer import Syncer
+from cqrepl.replicator.disk.unprovedwatch import UnprovedWatch
 from cqrepl.replicator.leadership import Leading
 from cqrepl.replicator.marks.ackboard import AckBell
 from cqrepl.replicator.marks.counters import NOTHING, SourceCounters
@@ -95,6 +97,7 @@ class SourceQueue:
         number = self.epochs.now.number  # it is not opened before they can be read
         self.leading = Leading(name, path, self.board, settings.policies.get(name), epoch=number)
         self.policy = self.leading.policy
+        self.leading.hindrances = self._hindrances
         if settings.asks_ack(name) and self.policy.hosts_min != 0:
             self.board.want(self.policy.level)
         if not settings.asks_ack(name):
@@ -122,6 +125,7 @@ class SourceQueue:
             except OSError as error:  # copies that follow note it, and this one before it gives up
                 _logger.warning("queue %r: that it is streamed is not noted: %s", name, error)
         self.target = self.queue.last_index()  # the last excerpt at the start
+        self.unproved = UnprovedWatch(name)
         self.sessions: list[StreamingSession] = []  # of the connections that it goes out on
         self.returning: object | None = None  # its stream to the sink that gives back now
         self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
@@ -222,6 +226,10 @@ class SourceQueue:
     def _end(self) -> Index:
         queue = self.queue
         return queue.next_index() if queue.is_of_this_boot else self.chains.readable_end()
+
+    def _hindrances(self, policy: AckPolicy) -> list[str]:
+        """What keeps hosts from saying that an index is as safe as a policy says; in any thread."""
+        return [f"here {self.unproved.why}"] if self.unproved.why else []
 
     @property
     def shape(self) -> QueueShape:
@@ -386,6 +394,9 @@ class SourceQueue:
 
     def _check_names(self) -> None:
         """Once a second; so it is also when a log that had no room is tried again."""
+        unproved = self.disk.unproved_from
+        is_on = unproved is not None and any(each.streams(self.name) for each in self.sessions)
+        self.unproved.look(unproved, is_streaming=is_on)
         self.ack_log.retry()
         self.queue.check_name()
 

@@ -406,6 +406,7 @@ class SourceSession:
     def _start(self, each: Outgoing, next_index: int) -> None:
         if each.back_copy is not None:
             each.queue.disk.prove(next_index)
+            self._connection.source(each.cid).tell_return_taken()
         each.close()
         each.stream_from, each.is_overdue = next_index, False
         each.tailer = self.guarded(each, lambda: each.queue.queue.tailer(next_index))
@@ -426,6 +427,11 @@ class SourceSession:
                 self._pauses.forget(each.queue.name)  # there is nothing to be read yet
                 self._goes_on(each.queue.name)
         self._shared.changed.set()
+
+    def streams(self, name: str) -> bool:
+        """True while a queue goes out."""
+        live = (each for each in self.outgoing.values() if each.tailer is not None)
+        return any(each.queue.name == name and not each.has_stopped for each in live)
 
     def touch(self, name: str, *, is_first: bool = False) -> None:
         """Something may have come of a queue that its sink is to hear.

@@ -87,6 +87,9 @@ class QueueSession(Session, Protocol):
     def stop(self, name: str, error: QueueError) -> None:
         """This queue goes no further on the connection: its own storage has failed."""
 
+    def streams(self, name: str) -> bool:
+        """True while its stream is on, behind all that was to be compared or given back first."""
+
     def catch_up(self, only: str | None = None) -> None:
         """As any session's; with a name of that queue alone: each asks often for itself."""
 

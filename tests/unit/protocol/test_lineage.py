@@ -41,7 +41,7 @@ def test_a_sink_says_what_it_holds_and_waits() -> None:
 def test_nothing_goes_back_before_the_source_has_compared(next_index: int) -> None:
     ours = answered(next_index)
     ours.said()
-    assert ours.receive(*PROVED) == [ev.LineageProved(cid=CID, name=peer.NAME)]
+    assert ours.receive(*PROVED) == [ev.LineageProved(cid=CID, name=peer.NAME, index=5)]
     assert not ours.said()
     ours.connection.go_on(CID)
     if next_index > 5:
@@ -55,6 +55,16 @@ def test_it_is_told_once() -> None:
     assert len(ours.receive(*PROVED, *PROVED)) == 1
     ours.connection.go_on(CID)
     assert not ours.receive(*PROVED)
+
+
+@pytest.mark.parametrize("how", [PROVED, (peer.excerpts(9, b"x"),)], ids=["says", "goes on"])
+def test_a_source_that_says_so_or_goes_on_behind_has_taken_what_was_given_back(how: Any) -> None:
+    ours, taken = answered(9), ev.ReturnTaken(cid=CID, name=peer.NAME, index=9)
+    ours.receive(*PROVED)
+    ours.connection.go_on(CID)
+    ours.connection.end_back_copy(CID)
+    assert taken in ours.receive(*how)
+    assert taken not in ours.receive(*PROVED)
 
 
 def test_excerpts_before_it_are_refused() -> None:
