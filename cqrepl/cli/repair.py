@@ -81,6 +81,10 @@ def repair(
     would store where, and why; with --apply it does so, under the queue's write lock. No excerpt is
     changed. Exits 4 if damage remains that cannot be repaired in place.
 
+    A mark above the end tells that excerpts are missing, and keeps appends out until a copy has
+    given them back. With --apply you declare that nobody has them any more: the marks are lowered
+    to the end. No other process may have the queue open then.
+
     Of two copies that have diverged, --quarantine INDEX takes the tail off the one that is wrong;
     then it follows the other one again. The tail is kept below its directory, in quarantine/, as a
     queue with a report. No other process may have the queue open.

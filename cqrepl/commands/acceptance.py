@@ -30,7 +30,7 @@ def print_missing(path: Path, *, is_applied: bool, as_json: bool) -> int:
     lost = (accept_missing if is_applied else lost_cycles)(path)
     if as_json:
         lines = [_lost_fields(each) for each in lost]
-        lines += [] if end is None else [_end_fields(end)]
+        lines += [] if end is None else [end_fields(end)]
         text = _json_lines(each | {"applied": is_applied} for each in lines)
     else:
         text = _missing_text(path, lost, end, is_applied=is_applied)
@@ -106,7 +106,8 @@ def _lost_fields(lost: LostCycle) -> dict[str, object]:
     }
 
 
-def _end_fields(lost: LostEnd) -> dict[str, object]:
+def end_fields(lost: LostEnd) -> dict[str, object]:
+    """Of an end that is gone, for JSON."""
     return {
         "v": 1,
         "kind": "accept-end",

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+from cqrepl.commands.acceptance import end_fields
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
+from cqrepl.queue.acceptance import accept_lost_end, lost_end_of, lost_mark_of
 from cqrepl.queue.inspection.findings import FindingKind, Repair
+from cqrepl.queue.inspection.lostend import LostEnd
 from cqrepl.queue.inspection.repairplan import RepairPlan, apply, plan_repair
+from cqrepl.queue.read.lostmarks import LostMark
 from wire.text.terminal import one_line
 
 
@@ -14,12 +18,28 @@ def print_repair(path: Path, *, is_applied: bool, backup: Path | None, as_json: 
     plan = plan_repair(path)
     if is_applied and plan.repairs:
         apply(plan, backup=backup)
-    output.write_text(_json(plan, is_applied) if as_json else _text(plan, is_applied))
+    lost = lost_mark_of(path)  # with the end as it is repaired
+    text = _json(plan, is_applied) if as_json else _text(plan, is_applied)
+    if lost is not None:
+        end = (accept_lost_end if is_applied else lost_end_of)(path)
+        if end is not None:
+            text += _lost_text(path, lost, end, is_applied=is_applied, as_json=as_json)
+    output.write_text(text)
     output.flush()
     remain = {finding.kind for finding in plan.remaining}
     if FindingKind.DAMAGE in remain:
         return exitcodes.DAMAGED
     return exitcodes.USAGE if FindingKind.UNREADABLE in remain else exitcodes.OK
+
+
+def _lost_text(path: Path, lost: LostMark, end: LostEnd, *, is_applied: bool, as_json: bool) -> str:
+    if as_json:
+        return output.json_line(end_fields(end) | {"applied": is_applied})
+    if is_applied:
+        done = "accepted as lost; the marks are lowered to the end"
+    else:
+        done = "to be accepted as lost, nothing was changed: --apply lowers the marks to the end"
+    return f"{path}: {lost}: what is missing is {done}\n"
 
 
 def _text(plan: RepairPlan, is_applied: bool) -> str:

@@ -5,8 +5,9 @@ better: a closed store file that is missing, or holds other excerpts than it did
 gone, and excerpts behind the synced mark of an earlier start of the machine, which read as torn.
 Here the person says that what is there counts. For the first, the notes of what those files held
 are forgotten, and what is there is noted anew by the next source or sink; what tells of the end is
-taken back to where the queue ends. For the second, all of it is brought to the disk, and marked as
-proved. No excerpt is changed, and no store file that holds any.
+taken back to where the queue ends: marks too, by which appenders refuse (`read.lostmarks`). For the
+second, all of it is brought to the disk, and marked as proved. No excerpt is changed, and no store
+file that holds any.
 """
 
 from contextlib import closing, suppress
@@ -21,6 +22,7 @@ from cqrepl.queue.files.filesync import sync_file
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY, WordLock
 from cqrepl.queue.files.mapping import check_unused
+from cqrepl.queue.files.markslots import FORGOTTEN
 from cqrepl.queue.files.syncedmark import (
     HAS_FAILED,
     NOTHING_DOUBTFUL,
@@ -30,13 +32,21 @@ from cqrepl.queue.files.syncedmark import (
 )
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import DurabilityLost, QueueDamaged
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, cycle_of
+from cqrepl.queue.format.index import (
+    NEXT_OF_EMPTY,
+    SEQUENCE_FIRST,
+    Cycle,
+    Index,
+    cycle_of,
+    index_of,
+)
 from cqrepl.queue.inspection.closedfiles import wanting
 from cqrepl.queue.inspection.lostend import LostEnd, lost_end
 from cqrepl.queue.inspection.notedchains import QueueNotes
 from cqrepl.queue.queue import Queue
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import count_in
+from cqrepl.queue.read.lostmarks import LostMark, lost_mark
 from cqrepl.queue.read.tornsectors import first_doubtful
 from cqrepl.surroundings import sync_path
 
@@ -114,7 +124,17 @@ def lost_end_of(path: Path) -> LostEnd | None:
         OSError: what is noted cannot be read.
     """
     with Queue.open(path) as queue:
-        return lost_end(queue.cycles)
+        return _lost_end(queue)
+
+
+def lost_mark_of(path: Path) -> LostMark | None:
+    """The greatest mark above the end of the queue, by which appends are refused; None for none.
+
+    Raises:
+        QueueError, OSError: as `lost_end_of`.
+    """
+    with Queue.open(path) as queue:
+        return lost_mark(queue.cycles)
 
 
 def accept_lost_end(path: Path) -> LostEnd | None:
@@ -128,7 +148,7 @@ def accept_lost_end(path: Path) -> LostEnd | None:
     with Queue.open_for_append(path, wait_for_seconds=0) as queue:
         with queue.append_lock.held(_LOCK_SECONDS):
             cycles = queue.cycles
-            found = lost_end(cycles)
+            found = _lost_end(queue)
             if found is None:
                 return None
             files = [cycles.path_of(each) for each in cycles.listing() if each >= found.cycle]
@@ -141,8 +161,11 @@ def accept_lost_end(path: Path) -> LostEnd | None:
             with closing(TableStore(path / FILE_NAME, writable=True)) as table:
                 with WordLock(table, WRITE_LOCK_KEY).held(_LOCK_SECONDS):
                     Listing(table).renew(cycles.listing())
+                end = queue.next_index()
+                queue.lower_marks(end - 1 if end else FORGOTTEN)
+                queue.host_marks.lower_all(end - 1 if end else FORGOTTEN)
                 table.sync()
-            end, mark = queue.next_index(), load_synced(path)
+            mark = load_synced(path)
             if mark is not None and mark.end > end:
                 lower_synced(path, mark, end)
             sync_path(path)
@@ -186,6 +209,16 @@ def accept_unproved(path: Path) -> Unproved:
                 sync_path(path)
                 store_synced(path, queue.next_index(), NOTHING_DOUBTFUL)
         return found
+
+
+def _lost_end(queue: Queue) -> LostEnd | None:
+    cycles = queue.cycles
+    found, lost = lost_end(cycles), lost_mark(cycles)
+    if found is not None or lost is None:
+        return found
+    cycle = cycle_of(lost.end or Index(lost.last), cycles.shift)
+    start = lost.end or index_of(cycle, SEQUENCE_FIRST, cycles.shift)
+    return LostEnd(cycle=cycle, index=start, path=cycles.path_of(cycle), what=str(lost))
 
 
 def _lost(cycles: Cycles, record: ClosedCycle) -> LostCycle:

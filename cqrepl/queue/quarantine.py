@@ -25,20 +25,13 @@ from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.chain import has_chains
-from cqrepl.queue.files.chroniclemarks import (
-    ACKNOWLEDGED_KEY,
-    OWN_SYNCED_KEY,
-    SENT_KEY,
-    SYNCED_KEY,
-    ChronicleMarks,
-)
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.filesync import sync_file
 from cqrepl.queue.files.keptmarks import HostLevels
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, WordLock
 from cqrepl.queue.files.mapping import check_unused
-from cqrepl.queue.files.markslots import FORGOTTEN, MarkLevel
+from cqrepl.queue.files.markslots import FORGOTTEN
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import IndexGap, QueueError
@@ -310,19 +303,8 @@ def _keep(queue: Queue, going: Quarantine) -> Path | None:
 def _lower(queue: Queue, table: TableStore, going: Quarantine) -> None:
     """Takes back all that tells of what is going."""
     last = going.end - 1 if going.end else FORGOTTEN
-    marks = ChronicleMarks(queue.cycles.table_path)
-    try:
-        for key in (SENT_KEY, ACKNOWLEDGED_KEY, SYNCED_KEY, OWN_SYNCED_KEY):
-            if marks.load(key, FORGOTTEN) > last:
-                marks.lower_to(key, last)
-    finally:
-        marks.close()
-    for host, levels in going.hosts.items():
-        for level in levels:
-            # a host that something was sent to stays known: it may give back what is lost
-            at = max(last, NEXT_OF_EMPTY) if level is MarkLevel.SENT else last
-            if not queue.host_marks.lower_to(host, level, at):
-                raise QueueError("marks of hosts cannot be written", path=queue.path)
+    queue.lower_marks(last)
+    queue.host_marks.lower_all(last)
     if going.start is not None:  # else the same excerpts may come again, and they have read them
         lower_named_tailers(table, going.end)
         lower_readers(table, going.end)

@@ -16,7 +16,6 @@ process is released, as every writer does.
 import os
 import threading
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -25,6 +24,7 @@ from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
     FOLLOWER_KEY,
     FOLLOWS,
+    OWN_SYNCED_KEY,
     SENT_KEY,
     SYNCED_KEY,
     ChronicleMarks,
@@ -43,7 +43,7 @@ from cqrepl.queue.files.queuedirectory import (
 )
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.block import BLOCK_BYTES
-from cqrepl.queue.format.errors import LayoutMismatch, used_after_close
+from cqrepl.queue.format.errors import LayoutMismatch, QueueDamaged, used_after_close
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
@@ -99,7 +99,6 @@ class Queue:
         self._columns: ColumnReader | None = None
         self._writing: Writing | None = None
         self._wait_for_seconds = WAIT_FOR_SECONDS
-        self._tail_wait: TailWait | None = None
         self._appender: Appender | None = None  # what `append` uses, in every thread
         self._is_closed = False
 
@@ -243,6 +242,8 @@ class Queue:
         self._marks.lower_to(SENT_KEY, index)
         self._marks.lower_to(ACKNOWLEDGED_KEY, index)
         self._marks.lower_to(SYNCED_KEY, index)
+        if self._marks.load(OWN_SYNCED_KEY, _MARK_NONE) > index:
+            self._marks.lower_to(OWN_SYNCED_KEY, index)
 
     @property
     def is_follower(self) -> bool:
@@ -405,7 +406,12 @@ class Queue:
         if policy is not None:
             raise _knows_no_host(self.path, policy)
         appender = self._appender or self._shared_appender()
-        return appender.append_one(payload, now_ms)
+        try:
+            return appender.append_one(payload, now_ms)
+        except QueueDamaged:
+            if not appender.is_out_of_date:
+                raise
+            return self._unshared(appender).append_one(payload, now_ms)
 
     def append_many(
         self,
@@ -429,7 +435,12 @@ class Queue:
         if policy is not None:
             raise _knows_no_host(self.path, policy)
         appender = self._appender or self._shared_appender()
-        return appender.append(payloads, now_ms)
+        try:
+            return appender.append(payloads, now_ms)
+        except QueueDamaged:
+            if not appender.is_out_of_date:
+                raise
+            return self._unshared(appender).append(payloads, now_ms)
 
     def appender(
         self,
@@ -453,9 +464,6 @@ class Queue:
             AtomicsMissing: a library is missing that writing needs.
         """
         writing = self._for_writing()
-        with self._guard:
-            if self._tail_wait is None:
-                self._tail_wait = TailWait(self._cycles, self.host_marks, self._wait_for_seconds)
         appender = Appender(
             self._cycles,
             self.layout,
@@ -466,7 +474,7 @@ class Queue:
             block_bytes=self._block_bytes,
             payload_max=payload_max,
             toucher=toucher,
-            before_first=partial(self._tail_wait.wait, writing.table),
+            tail_wait=self._tail_wait(),
             is_sole=is_sole,
         )
         self._keep(appender)
@@ -510,12 +518,27 @@ class Queue:
         self.close()
 
     def _shared_appender(self) -> Appender:
-        appender = self.appender()
+        try:
+            appender = self.appender()
+        except QueueDamaged as error:  # marks may tell what is missing
+            self._tail_wait().check_marks(error)
+            raise
         with self._guard:
             self._appender = shared = self._appender or appender
         if shared is not appender:
             appender.close()  # another thread was faster
         return shared
+
+    def _tail_wait(self) -> TailWait:
+        table, seconds = self._for_writing().table, self._wait_for_seconds
+        return TailWait(table, self._cycles, self.host_marks, seconds)
+
+    def _unshared(self, appender: Appender) -> Appender:
+        """Another one than this, which goes no further; threads may have it."""
+        with self._guard:
+            if self._appender is appender:
+                self._appender = None
+        return self._shared_appender()
 
     def _readable(self) -> Cycles:
         """The store files, for what reads them."""

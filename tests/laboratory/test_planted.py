@@ -96,7 +96,7 @@ def headers_are_trusted_after_a_power_cut(patch: Patch) -> None:
 def a_mark_comes_from_the_next_index_alone(patch: Patch) -> None:
     """What a sink has said once counts, whether the source holds such an excerpt or not."""
     patch.setattr(Queue, "last_index_before", lambda _, index: index - 1)
-    patch.setattr(SourceQueue, "_lower_marks", lambda _: None)
+    patch.setattr(SourceQueue, "_lower_marks", lambda *_, **__: None)
 
 
 def a_run_is_not_what_the_store_file_has(patch: Patch) -> None:

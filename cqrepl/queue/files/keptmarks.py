@@ -39,6 +39,7 @@ from cqrepl.queue.files.markslots import (
 from cqrepl.queue.files.sidefile import read_side_file
 from cqrepl.queue.files.tablestore import TableStore, TableValue
 from cqrepl.queue.format.errors import QueueError
+from cqrepl.queue.format.index import NEXT_OF_EMPTY
 from cqrepl.surroundings import monotonic
 
 KEY_END_MAX: Final = 32_768  # of a mark of ours
@@ -97,6 +98,19 @@ class KeptMarks:
             return False
         value.lower_to(index)
         return True
+
+    def lower_all(self, index: int) -> None:
+        """Makes each mark of each host at most `index`. A host that something was sent to stays
+        known, by a mark of zero: it may give back what is lost.
+
+        Raises:
+            OSError, QueueError: they cannot be written.
+        """
+        for host, levels in self.load().items():
+            for level, at in levels.items():
+                most = max(index, NEXT_OF_EMPTY) if level is MarkLevel.SENT else index
+                if at > most and not self.lower_to(host, level, most):
+                    raise QueueError("marks of hosts cannot be written", path=self._path)
 
     def forget(self, host: int) -> None:
         """Lowers all marks of a host, where it has any, to none.

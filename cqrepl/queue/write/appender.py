@@ -23,7 +23,7 @@ finds a store file that was moved away or replaced, which a pen does not see: wh
 clock goes it every few seconds, and hosts look themselves.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -38,6 +38,7 @@ from cqrepl.queue.format.errors import (
     DurabilityLost,
     ExcerptTooLarge,
     IndexGap,
+    QueueDamaged,
     QueueError,
     QueueLocked,
     WrittenBetween,
@@ -61,6 +62,7 @@ from cqrepl.queue.write.groupcommit import GroupCommit, Pending
 from cqrepl.queue.write.pretoucher import PageToucher
 from cqrepl.queue.write.queueend import QueueEnd
 from cqrepl.queue.write.storewriter import StoreWriter
+from cqrepl.queue.write.tailwait import TailWait
 from cqrepl.surroundings import surroundings
 from wire.header import LENGTH_MASK
 
@@ -72,7 +74,12 @@ LOOK_MS: Final = 5000  # between two looks at the name of a file that is appende
 
 
 class Appender:
-    """A writer of a queue. Any thread may append; all else is for one thread at a time."""
+    """A writer of a queue. Any thread may append; all else is for one thread at a time.
+
+    Attributes:
+        is_out_of_date: its store file is not there any more, and what marks tell that it held is
+            there again: another appender goes on.
+    """
 
     def __init__(
         self,
@@ -86,7 +93,7 @@ class Appender:
         block_bytes: int = BLOCK_BYTES,
         payload_max: int | None = None,
         toucher: PageToucher | None = None,
-        before_first: Callable[[], None] = lambda: None,
+        tail_wait: TailWait | None = None,
         is_sole: bool = False,
     ) -> None:
         """Stands at the end of the queue, and repairs there what dead writers left undone.
@@ -96,7 +103,7 @@ class Appender:
             block_bytes: what this process's readers map at a time; decides the longest excerpt.
             payload_max: the longest excerpt in bytes, where the caller has decided it.
             toucher: brings pages into memory ahead; the caller closes it.
-            before_first: is called before something is appended at the end, at least once.
+            tail_wait: lets the first append at the end wait, or refuses it; None: nothing does.
             is_sole: nobody else is to append: what is found behind the end that it has left raises
                 `WrittenBetween`, until the appender is closed.
 
@@ -119,8 +126,9 @@ class Appender:
         self._fenced_end: Index | None = None  # behind a fence: where the queue was left
         self._is_sole = is_sole
         self._between: WrittenBetween | None = None  # why a sole one appends no more
-        self._before_first = before_first
+        self._tail_wait = tail_wait
         self.is_closed = False
+        self.is_out_of_date = self._has_lost_file = False
         self._pen: Pen | None = None
         self._pens = PenCase(
             cycles,
@@ -225,7 +233,18 @@ class Appender:
         return self._append_slowly((payload,), now_ms)
 
     def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
-        self._before_first()
+        if self._tail_wait is None:
+            return self._append_anyway(payloads, now_ms)
+        self._tail_wait.wait()
+        try:
+            return self._append_anyway(payloads, now_ms)
+        except QueueDamaged as error:  # as where the store file is not the one it was
+            had_lost, self._has_lost_file = self._has_lost_file, True
+            self._tail_wait.check_marks(error)
+            self._has_lost_file, self.is_out_of_date = False, had_lost
+            raise
+
+    def _append_anyway(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
         look_ms = INT64_MAX
         if now_ms is None:
             now_ms = surroundings().wall_ms()

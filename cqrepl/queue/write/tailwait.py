@@ -7,10 +7,10 @@ is known, until a source has compared the two, which its mark tells, and not for
 no source. It is waited for in vain once in each start of the machine, by whichever process is the
 first; the table store says so. Java's appenders wait for nothing.
 
-A mark may also lie behind the end: the queue has lost excerpts that were on the disk, and may have
-been repaired since. What is appended now takes their indexes, and is not on the disk. So the first
-append lowers the mark, as a host does that opens the queue; who compares copies hears no more of
-the lost end from then on, and so it is warned of.
+A mark may also be above the end: the queue has lost excerpts that hosts know (`read.lostmarks`),
+and what is appended now would get their indexes. So the first append of each appender refuses then,
+until a copy has given back what is missing, or a person accepts the loss. So does an append that
+finds its store file exchanged. A synced mark that tells of no excerpt is lowered to the end.
 """
 
 import logging
@@ -26,6 +26,7 @@ from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.read.count import end_index
+from cqrepl.queue.read.lostmarks import lost_mark
 from cqrepl.surroundings import monotonic, surroundings
 
 WAIT_FOR_SECONDS: Final = 10.0
@@ -35,14 +36,16 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class TailWait:
-    """Of one open queue, for its local writers; any thread.
+    """Of one appender, for all threads that append with it.
 
     Args:
+        table: the queue's, open for writing.
         marks: of the queue's replicas.
         seconds: the longest wait; 0: none.
     """
 
-    def __init__(self, cycles: Cycles, marks: KeptMarks, seconds: float) -> None:
+    def __init__(self, table: TableStore, cycles: Cycles, marks: KeptMarks, seconds: float) -> None:
+        self._table = table
         self._cycles = cycles
         self._path = cycles.table_path.parent
         self._marks = marks
@@ -52,21 +55,39 @@ class TailWait:
         self._may_wait = seconds > 0 and bool(surroundings().boot_id())
         self._is_over = False
 
-    def wait(self, table: TableStore) -> None:
+    def wait(self) -> None:
         """Returns at once but for the first append in another start of the machine, and then when
         the tail has been compared, or after the time that was given for that.
 
         Raises:
-            OSError: a mark that is behind the end cannot be lowered.
+            QueueDamaged: a mark is above the end.
+            OSError: a synced mark that is behind the end cannot be lowered.
         """
         if self._is_over:
             return
         with self._guard:
             if not self._is_over:
-                self._lower_mark()
                 if self._may_wait:
-                    self._wait(table)
+                    self._wait()
+                self.check_marks()
+                self._lower_mark()
                 self._is_over = True
+
+    def check_marks(self, met: QueueError | None = None) -> None:
+        """Does nothing while no mark is above the end.
+
+        Args:
+            met: the error of an append, which the answer is an explanation of.
+
+        Raises:
+            QueueDamaged: one is.
+        """
+        try:
+            lost = lost_mark(self._cycles, self._table.keys())
+        except (QueueError, OSError):
+            return  # who writes meets it, and says so
+        if lost is not None:
+            raise lost.refusal(self._cycles, met) from met
 
     def _lower_mark(self) -> None:
         try:
@@ -78,18 +99,11 @@ class TailWait:
             return  # who writes meets it, and says so
         if mark.end > end:
             lower_synced(self._path, mark, end)
-            _logger.warning(
-                "%s: it was on the disk before %s, and ends at %s: what was between is gone, and"
-                " what is appended takes its indexes",
-                self._path,
-                format_index(mark.end),
-                format_index(end),
-            )
 
-    def _wait(self, table: TableStore) -> None:
+    def _wait(self) -> None:
         if not self._is_uncertain() or not self._has_sinks():
             return
-        waited = table.value(_WAITED_KEY, FORGOTTEN)
+        waited = self._table.value(_WAITED_KEY, FORGOTTEN)
         if waited.load() == boot_digest():
             return
         deadline = monotonic() + self._seconds

@@ -80,6 +80,7 @@ class DiskEnd:
         synced: is told up to which index the queue is on the disk, and proved, each time that it is
             more.
         is_proved: whether all is proved where there is no mark.
+        keeps_lost: a mark above the end stays until it is settled what is missing.
 
     Attributes:
         trouble: why it is not known to be on the disk; None while that is not so.
@@ -103,6 +104,7 @@ class DiskEnd:
         synced: Callable[[int], None] | None,
         *,
         is_proved: bool,
+        keeps_lost: bool = False,
     ) -> None:
         self.is_dirty = False
         self.is_at_once = False
@@ -135,7 +137,7 @@ class DiskEnd:
         self._changed = changed
         mark = load_synced(queue.path)
         has = NEXT_OF_EMPTY if mark is None else end()
-        self._files = SyncedFiles(queue, mark, has)
+        self._files = SyncedFiles(queue, mark, has, keeps_lost=keeps_lost)
         self._end_noted = NEXT_OF_EMPTY  # the queue reaches to here at least
         self._had_mark = mark is not None
         if self._files.has_failed:
@@ -179,6 +181,10 @@ class DiskEnd:
         if not self.is_dirty and not self._files.has_failed and not self._is_forgotten:
             self.is_dirty = True
             self._changed.set()
+
+    def lower_to(self, end: Index) -> None:
+        """What comes from `end` on takes the place of excerpts that are gone."""
+        self._files.lower_to(end)
 
     def note_compared(self) -> None:
         """A copy has what this queue has, up to the shorter end, and gave back what it has more.

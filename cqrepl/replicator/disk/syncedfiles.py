@@ -52,6 +52,8 @@ class SyncedFiles:
         mark: as it was found; None for none.
         end: the queue's next index. A mark beyond it tells of excerpts that are gone: what comes in
             their place is not on the disk by that, and so it is lowered.
+        keeps_lost: such a mark is lowered before something comes in their place, and stays until
+            then: appenders see by it what is missing.
 
     Attributes:
         end: everything before this next index is on the disk.
@@ -60,21 +62,30 @@ class SyncedFiles:
         has_failed: nothing more is known to get there.
     """
 
-    def __init__(self, queue: Queue, mark: SyncedMark | None, end: Index) -> None:
+    def __init__(
+        self, queue: Queue, mark: SyncedMark | None, end: Index, *, keeps_lost: bool = False
+    ) -> None:
+        self._queue = queue
         if mark is not None and mark.end > end:
-            with suppress(OSError):  # the next sync writes it, or meets the error
-                lower_synced(queue.path, mark, end)
+            if not keeps_lost:
+                self.lower_to(end)
             mark = mark.lowered(end)
         self.end = NEXT_OF_EMPTY if mark is None else mark.end
         self.doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful
         self.is_of_this_boot = mark is None or mark.is_of_this_boot
         self.has_failed = mark is not None and mark.has_failed
-        self._queue = queue
         self._turn = threading.Lock()  # of one thread after the other
         self._marking = threading.Lock()
         self._is_given_up = False
         self._table_due = -math.inf  # by the monotonic clock
         self._last: _OpenFile | None = None  # that was synced last
+
+    def lower_to(self, end: Index) -> None:
+        """What comes from `end` on takes the place of excerpts that are gone."""
+        with suppress(OSError):  # the next sync writes it, or meets the error
+            mark = load_synced(self._queue.path)
+            if mark is not None and mark.end > end:
+                lower_synced(self._queue.path, mark, end)
 
     def lacks(self, end: Index, doubtful: range) -> bool:
         """Whether a sync up to there would let the mark say more."""

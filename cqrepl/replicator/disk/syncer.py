@@ -75,6 +75,7 @@ class Syncer:
         synced: Callable[[int], None] | None = None,
         *,
         is_proved: bool,
+        keeps_lost: bool = False,
     ) -> DiskEnd:
         """A queue that was opened; arguments and errors are those of `DiskEnd`."""
         watched = DiskEnd(
@@ -88,6 +89,7 @@ class Syncer:
             audited,
             synced,
             is_proved=is_proved,
+            keeps_lost=keeps_lost,
         )
         self._ends[queue] = watched
         return watched

@@ -96,9 +96,15 @@ class SourceCounters:
 
     def mark_acknowledged(self, marks: HostMarks, index: int) -> None:
         """A sink has everything up to this index, though it may not have come over this wire."""
+        index = marks.covers(index)
         self.index_acknowledged = max(self.index_acknowledged, index)
         self.mark_safe()
         marks.raise_acknowledged(index)
+
+    def lower_to(self, index: int) -> None:
+        """The queue has nothing beyond this index."""
+        self.index_sent = min(self.index_sent, index)
+        self.index_acknowledged = min(self.index_acknowledged, index)
 
     def mark_safe(self) -> None:
         """More may be safe than was when this was called last."""

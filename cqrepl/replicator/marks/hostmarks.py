@@ -6,11 +6,12 @@ that rises is stored there too: once for a batch, and for what a native lane has
 is drained. Where nothing can be stored they are right as long as the source lives.
 
 They rise, but for three cases. A queue that has lost its end, in a power cut or as it came from a
-backup, holds no more what the marks tell of: they are lowered to its end when the source opens it.
-Of a host whose copy differs nothing is known any more. And a host that wants what it has had, as
-its copy came from a backup or was made anew, has it no more: else store files would go that it has
-yet to get. The host itself stays known, by a mark of what was sent that is zero at least: it may
-give back what the queue has lost (`consent`).
+backup, holds no more what the marks tell of: here they are lowered to its end when the source opens
+it, or finds that. Where they are kept they stay, as they tell what is missing, until that is
+settled with the host (`outgoing.endwatch`). Of a host whose copy differs nothing is known any more.
+And a host that wants what it has had, as its copy came from a backup or was made anew, has it no
+more: else store files would go that it has yet to get. The host itself stays known, by a mark of
+what was sent that is zero at least: it may give back what the queue has lost (`consent`).
 
 A host that is asked to acknowledge, and has not yet, has a zero where its mark is kept: what was
 sent to it is not what it has, and its store files stay (`queue.write.retention`).
@@ -27,7 +28,7 @@ from cqrepl.kernel.board import AckLevel, MarkRow
 from cqrepl.queue import QueueError
 from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED, KeptMarks
 from cqrepl.queue.files.markslots import FORGOTTEN, HOSTS, MarkLevel
-from cqrepl.queue.format.index import format_index
+from cqrepl.queue.format.index import INDEX_MAX, format_index
 from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.marks.resends import Resends
 
@@ -44,6 +45,7 @@ class HostMarks:
         had: what it has acknowledged once, also where it has that no more.
         resends: the streams of that.
         row: what it has acknowledged in this run, on the board of the queue.
+        missed_to: up to where it was known to have what the queue has lost; -1: nothing is missing.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class HostMarks:
         self.had = self.acknowledged
         self.resends = Resends()
         self.row = row
+        self.missed_to = FORGOTTEN
+        self._limit = INDEX_MAX  # the queue ends here, while something is missing
         self._kept = kept
 
     @property
@@ -75,6 +79,11 @@ class HostMarks:
         if self.acknowledged == FORGOTTEN:
             self._kept.raise_to(self.host_id, MarkLevel.ACKNOWLEDGED, _NOTHING_YET)
 
+    def covers(self, index: int) -> int:
+        """How much of the queue is covered by what a host has that has everything up to `index`:
+        what is missing may have been written anew."""
+        return min(index, self._limit)
+
     def raise_acknowledged(self, index: int) -> None:
         """The host has everything up to this index."""
         self.row.raise_to(AckLevel.APPENDED, index)
@@ -85,7 +94,7 @@ class HostMarks:
 
     def raise_level(self, level: AckLevel, index: int) -> None:
         """The host has more than appended everything up to this index."""
-        self.row.raise_to(level, index)
+        self.row.raise_to(level, self.covers(index))
         self.keep_levels()
 
     def keep_levels(self) -> bool:
@@ -105,6 +114,46 @@ class HostMarks:
         """The queue has nothing beyond this index."""
         self._lower_sent(index)
         self.lower_acknowledged(index)
+
+    def give_up(self, index: int, *, keeps_sent: bool) -> None:
+        """The queue has lost what is beyond this index; that stays where it is kept.
+
+        Args:
+            keeps_sent: what was only sent, too.
+        """
+        if not keeps_sent:
+            self._lower_sent(index)
+        acknowledged = max(self.acknowledged, self.synced, self.applied)
+        self.missed_to = max(self.missed_to, acknowledged, self.sent if keeps_sent else FORGOTTEN)
+        if self.missed_to <= max(index, NOTHING_SENT):
+            self.missed_to = FORGOTTEN
+            return
+        self._limit = index
+        self.sent = min(self.sent, max(index, NOTHING_SENT))
+        self.had = min(self.had, index)
+        for level in AckLevel:
+            self.row.lower_to(level, index)
+        self.acknowledged = min(self.acknowledged, index)
+        self.synced = min(self.synced, index)
+        self.applied = min(self.applied, index)
+
+    def settle(self) -> None:
+        """Nothing more of what is missing is to be had from the host.
+
+        Raises:
+            QueueError, OSError: its marks cannot be read.
+        """
+        if self.missed_to == FORGOTTEN:
+            return
+        self.missed_to, self._limit = FORGOTTEN, INDEX_MAX
+        own = {
+            MarkLevel.SENT: self.sent,
+            MarkLevel.ACKNOWLEDGED: max(self.acknowledged, _NOTHING_YET),
+            MarkLevel.SYNCED: self.synced,
+            MarkLevel.APPLIED: self.applied,
+        }
+        for level in self._kept.load().get(self.host_id, {}):
+            self._kept.lower_to(self.host_id, level, own[level])
 
     def lower_to_start(self, index: int, *, asks_ack: bool) -> None:
         """The host has nothing beyond this index any more, and wants it.
@@ -199,6 +248,16 @@ class QueueMarks:
         """The queue has nothing beyond this index: no mark of a host claims more."""
         for marks in self._hosts.values():
             marks.lower_to(index)
+
+    def give_up(self, index: int, *, keeps_sent: bool) -> None:
+        """The queue has lost what is beyond this index: see `HostMarks.give_up`."""
+        for marks in self._hosts.values():
+            marks.give_up(index, keeps_sent=keeps_sent)
+
+    @property
+    def are_missed(self) -> bool:
+        """True while a host may have what the queue has lost."""
+        return any(marks.missed_to > FORGOTTEN for marks in self._hosts.values())
 
     def _of(self, host_id: int, marks: Mapping[MarkLevel, int]) -> HostMarks:
         return HostMarks(self._kept, host_id, marks, self._board.row(host_id))

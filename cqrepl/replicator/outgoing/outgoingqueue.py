@@ -322,6 +322,7 @@ class Outgoing:
             self.queue.disk.tell_mended(self.back_copy.mended)
             self.back_copy.close()
             self.back_copy = None
+            self.queue.note_returned()
         if self.queue.returning is self:
             self.queue.returning = None
         self.awaits_turn = False

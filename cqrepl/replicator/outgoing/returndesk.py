@@ -13,7 +13,7 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
-from cqrepl.queue.format.index import format_index
+from cqrepl.queue.format.index import Index, format_index
 from cqrepl.replicator.agreement.consent import ReturnRefused, ReturnSettings, check_return
 from cqrepl.replicator.marks.hostmarks import HostMarks
 from cqrepl.replicator.outgoing.backcopy import BackCopyTarget
@@ -153,6 +153,7 @@ class ReturnDesk:
         if self._outgoing.get(each.cid) is not each or self._connection.has_stopped(each.cid):
             target.close()  # the sink has let go meanwhile
             return
+        each.queue.end_watch.begin_return(Index(target.next_index))
         each.back_copy = target
         each.back_copy_until = trio.current_time() + limits.seconds_max
         self._begun.set()

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -22,7 +23,14 @@ from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.identity import Identity
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
+from cqrepl.queue.format.index import (
+    NEXT_OF_EMPTY,
+    SEQUENCE_FIRST,
+    Index,
+    cycle_of,
+    format_index,
+    index_of,
+)
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.agreement.consent import ReturnSettings
 from cqrepl.replicator.disk.diskend import DiskEnd
@@ -33,6 +41,7 @@ from cqrepl.replicator.marks.ackboard import AckBell
 from cqrepl.replicator.marks.counters import NOTHING, SourceCounters
 from cqrepl.replicator.marks.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.outgoing.backcopy import release_dead_back_copy
+from cqrepl.replicator.outgoing.endwatch import EndWatch
 from cqrepl.replicator.outgoing.passedcopies import CopyDisk
 from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
 from cqrepl.replicator.queuestate.keptepochs import Fenced, KeptEpochs
@@ -137,6 +146,13 @@ class SourceQueue:
             safe=None if self.leading.given is None else self.leading.safe_index,
         )
         self._marks = QueueMarks(name, self.queue.host_marks, self.board)
+        self.end_watch = EndWatch(
+            self.queue,
+            self._end,
+            self.counters,
+            self._marks,
+            lambda end: None if isinstance(self.disk, CopyDisk) else self.disk.lower_to(end),
+        )
         try:
             self._lower_marks()
             self._lower_tailers()
@@ -153,6 +169,7 @@ class SourceQueue:
                 self._lost,
                 self._check_names,
                 is_proved=True,
+                keeps_lost=True,
             )
         else:
             self.disk = CopyDisk(self.copy)
@@ -179,9 +196,15 @@ class SourceQueue:
         except (QueueError, OSError) as error:
             _logger.warning("queue %r: it is read as the power cut left it: %s", self.name, error)
 
-    def _lower_marks(self) -> None:
+    def _lower_marks(self, *, is_running: bool = False) -> None:
         """What the queue has lost counts as sent and acknowledged no more: other excerpts may get
-        the same indexes. A sink that has it may return it."""
+        the same indexes. A sink that has it may return it.
+
+        Args:
+            is_running: all of the last cycle may have been written since it was lost.
+        """
+        if self.copy is None:
+            self.end_watch.find()
         queue, hosts = self.queue, self._marks.known()
         acknowledged = {host: marks.acknowledged for host, marks in hosts.items()}
         own = [queue.sent_index, queue.acknowledged_index] if self.copy is None else [NOTHING]
@@ -189,13 +212,17 @@ class SourceQueue:
         if marked == NOTHING:
             return
         end = self._end()  # behind the marks: they may rise meanwhile
+        if is_running and self.end_watch.lost is not None:
+            shift = queue.layout.roll_cycle.shift
+            end = index_of(cycle_of(end, shift), SEQUENCE_FIRST, shift)
         last = None if end == NEXT_OF_EMPTY else queue.last_index_before(end)
         lowered = NOTHING if last is None else last
         if marked <= lowered:
             return
         if self.copy is None:
-            queue.lower_marks(lowered)
-        self._marks.lower_to(lowered)
+            self.end_watch.lower(lowered)
+        else:
+            self._marks.lower_to(lowered)
         ahead = [str(host) for host, index in acknowledged.items() if index > lowered]
         _logger.warning(
             "queue %r: it ends at %s, and was replicated up to %s: what is between is lost here%s",
@@ -385,12 +412,22 @@ class SourceQueue:
         """Something of it is not what it was: a store file may be lost."""
         self.tell_damage(self.queue.cycles.closed.known)
 
+    def note_returned(self) -> None:
+        """A sink has given back some, or all that it has."""
+        with suppress(QueueError, OSError):  # who reads it tells
+            self.end_watch.note_returned()
+
     def _lost(self, error: QueueDamaged) -> None:
         """The files have lost excerpts: no sink may take the rest for all."""
         self.note_damage()
         self.note_stop(Stop.of(self.name, error, self.path))
         for session in list(self.sessions):
             session.stop(self.name, error)
+        try:
+            self.queue.check_name()
+            self._lower_marks(is_running=True)  # behind what the lanes had done
+        except (QueueError, OSError) as met:
+            _logger.warning("queue %r: its marks stay as they are: %s", self.name, met)
 
     def _check_names(self) -> None:
         """Once a second; so it is also when a log that had no room is tried again."""
@@ -399,6 +436,7 @@ class SourceQueue:
         self.unproved.look(unproved, is_streaming=is_on)
         self.ack_log.retry()
         self.queue.check_name()
+        self.end_watch.look(is_returning=self.returning is not None)
 
     def _drain(self) -> None:
         for session in self.sessions:

@@ -417,6 +417,9 @@ class SourceSession:
         each.queue.disk.note_compared()
         if each.tailer is not None:
             asks_ack = self._shared.asks_ack(each.queue.name)
+            is_proved = self._connection.compares_lineage
+            settle = each.queue.end_watch.settle
+            self.guarded(each, partial(settle, each.marks, next_index, is_proved=is_proved))
             self.guarded(each, partial(each.begin_marks, asks_ack=asks_ack))
         each.queue.board.go_on()
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
