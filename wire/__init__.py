@@ -25,6 +25,18 @@ A dataclass is a message, its annotations are the types of its fields:
 >>> wire.loads(wire.dumps(Heartbeat(5, "")), Heartbeat)
 Heartbeat(cid=5, heartbeat='')
 
+`dumps` and `loads` are for documents as they stand in a stream, with their headers. An excerpt of a
+queue has none: `encode` makes its bytes, `decode` reads them, and `encode_call` makes what a Java
+method reader takes for the call of a method.
+
+>>> @dataclass
+... class Order:
+...     sym: str
+...     px: float
+>>> excerpt = wire.encode_call("order", Order("A", 1.5))  # for queue.append
+>>> wire.decode(excerpt)
+{'order': {'sym': 'A', 'px': 1.5}}
+
 `DocumentReader` and `DocumentWriter` go over runs of documents, `Fields` reads fields by name in
 any order, `Reader` and `BodyWriter` read and write item by item. For any bytes at all, the only
 error that they cause is `WireError`.
@@ -52,6 +64,7 @@ if TYPE_CHECKING:
         decode,
         dumps,
         encode,
+        encode_call,
         loads,
     )
     from wire.objects.lookup import Fields
@@ -119,6 +132,7 @@ __all__ = [
     "dump_text",
     "dumps",
     "encode",
+    "encode_call",
     "encode_text",
     "loads",
 ]

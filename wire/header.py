@@ -36,3 +36,15 @@ def is_ready(word: int) -> bool:
 def align4(position: int) -> int:
     """The position rounded up to a multiple of 4, where a queue file's next header stands."""
     return (position + 3) & ~3
+
+
+def is_framed(data: bytes | bytearray | memoryview) -> bool:
+    """True for whole documents with their headers, as they stand in a stream; an excerpt of a queue
+    has none, it gets one from the queue."""
+    position = 0
+    while position + HEADER_BYTES <= len(data):
+        word = int.from_bytes(data[position : position + HEADER_BYTES], "little")
+        if not is_ready(word):
+            return False
+        position += HEADER_BYTES + body_length(word)
+    return position == len(data) > 0

@@ -15,7 +15,7 @@ from cqrepl.console.units import plural
 from cqrepl.queue import NotAQueue, Queue, format_index
 from cqrepl.queue.format.block import longest_payload
 from cqrepl.queue.write.groupcommit import Durability
-from wire.header import HEADER_BYTES, body_length, is_ready
+from wire.header import is_framed
 
 _READ_BYTES: Final = 256 * 1024
 _LENGTH_BYTES: Final = 4
@@ -81,7 +81,7 @@ class _Appended:
 
     def append(self, payloads: list[bytes], rate: float | None) -> None:
         """Appends all of them; no faster than so many a second."""
-        if self._last is None and payloads and _is_framed(payloads[0]):
+        if self._last is None and payloads and is_framed(payloads[0]):
             output.write_error(
                 "cqrepl append: the first excerpt is a framed document: its header is appended, too"
                 " (wire.encode makes what stands behind it)"
@@ -107,17 +107,6 @@ class _Appended:
         next_at = self._began + (self._meter.excerpts + 1) / rate
         time.sleep(max(0.0, next_at - time.monotonic()))
         return max(1, int((time.monotonic() - self._began) * rate) - self._meter.excerpts)
-
-
-def _is_framed(payload: bytes) -> bool:
-    """True for whole documents with their headers, which an excerpt gets from the queue."""
-    position = 0
-    while position + HEADER_BYTES <= len(payload):
-        header = int.from_bytes(payload[position : position + HEADER_BYTES], "little")
-        if not is_ready(header):
-            return False
-        position += HEADER_BYTES + body_length(header)
-    return position == len(payload) > 0
 
 
 def _limited(pieces: Payloads, count_max: int | None) -> Payloads:

@@ -15,20 +15,25 @@
 Acknowledgement(index=Hex64(0x451600000000), nanos=5)
 
     annotation                       writes                        reads
-    int, Int8 ... Int64, UInt8 ...   the method of that width      any number that fits
-    Hex64                            64 bits, shown as hex         any number
+    int                              as Java's long; beyond, text  any whole number
+    Int8 ... Int64, UInt8 ...        the method of that width      a whole number that fits
+    Hex64                            64 bits, shown as hex         a whole number that fits
     float, Float64, Float32          the method of that width      any number
-    str, bool                        text, true or false           as `wire.objects.conversions`
+    Decimal                          text                          any number
+    str, bool                        text, true or false           text, a date or a time; the same
     bytes, BytesLiteral              bytes; a block of them        the same
     an Enum                          the name as text              text of a name
     a dataclass                      a block of its fields         the same, under a type or not
     list[T], tuple[T, ...]           a block of values             the same
     dict[K, V]                       a block of names and values   the same
     T | None                         null for None                 null for None
-    object and every other           as an object                  an object of that type
+    object, Any, and every other     as an object                  an object of that type
 
 Fields are found by name, in any order; one that is absent takes the default of the dataclass, and
-is a WireError without one. A class may say its type name: `wire_type: ClassVar[str] = "Foo"`.
+is a WireError without one. Fields that the class does not have are stepped over, but one of those
+that it has must be there. Values without any names, as a wire without names has them, are taken in
+the order of the fields: as many as there are fields, and nothing else. A class may say its type
+name: `wire_type: ClassVar[str] = "Foo"`.
 """
 
 import dataclasses
@@ -36,6 +41,7 @@ import functools
 import types
 import typing
 from collections.abc import Callable
+from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -46,7 +52,7 @@ from wire.objects.body_writer import BodyWriter
 from wire.objects.conversions import next_code
 from wire.objects.lookup import Fields
 from wire.objects.object_reader import NESTING_MAX, read_object
-from wire.objects.object_writer import write_object
+from wire.objects.object_writer import given_type, write_object
 from wire.objects.values import (
     BytesLiteral,
     Float32,
@@ -105,8 +111,8 @@ def write_fields(writer: BodyWriter, message: "DataclassInstance") -> None:
 
 
 def write_typed(writer: BodyWriter, message: "DataclassInstance") -> None:
-    """A message as an object: its type name, then a block of its fields."""
-    with writer.marshallable(type_name(type(message))):
+    """A message as an object: the type name that its class says, then a block of its fields."""
+    with writer.marshallable(given_type(type(message))):
         write_fields(writer, message)
 
 
@@ -117,7 +123,9 @@ def read_fields(kind: type[_M], fields: Fields, depth: int = 0) -> _M:
         WireError: a field is absent and has no default, or is of another type.
     """
     values: dict[str, object] = {}
-    for member in _members(kind):
+    members = _members(kind)
+    fields.check_fit(kind.__name__, [member.name for member in members])
+    for member in members:
         value = fields.find(member.name)
         if value is not None:
             values[member.attribute] = member.form.read(value, depth)
@@ -127,8 +135,8 @@ def read_fields(kind: type[_M], fields: Fields, depth: int = 0) -> _M:
 
 
 def type_name(kind: type) -> str:
-    """The type name of a class on the wire."""
-    return str(getattr(kind, "wire_type", kind.__name__))
+    """The type name that is taken in front of a message of this class."""
+    return given_type(kind) or kind.__name__
 
 
 @functools.cache
@@ -175,7 +183,7 @@ def form(annotation: object) -> _Form:
 def _whole(width: type[Whole], method: Callable[[BodyWriter, int], None]) -> _Form:
     return _leaf(
         lambda writer, value: method(writer, width(value)),
-        lambda value: width(conversions.read_whole(value, width.least, width.greatest)),
+        lambda value: width(conversions.read_integer(value, width.least, width.greatest)),
     )
 
 
@@ -278,6 +286,8 @@ def _object(kind: type) -> _Form:
     def read(value: Reader) -> object:
         start = value.position
         found = read_object(value, keep_widths=True)
+        if kind is dict and found == []:
+            return {}  # an empty block is a list or a map
         if not isinstance(found, kind):
             raise WireError(f"a {kind.__name__} was expected, {found!r:.40} came", start)
         return found
@@ -298,27 +308,36 @@ def _given(write: _Write, read: Callable[[Reader], object]) -> _Form:
     return _leaf(write, read_given)
 
 
+def _write_whole(writer: BodyWriter, value: int) -> None:
+    if conversions.INT64_MIN <= value <= conversions.INT64_MAX:
+        writer.int64(value)
+    else:
+        write_object(writer, value)
+
+
 def _read_literal(value: Reader) -> BytesLiteral | None:
     payload = conversions.read_literal(value)
     return None if payload is None else BytesLiteral(payload)
 
 
 _FORMS: Final[dict[object, _Form]] = {
-    int: _leaf(BodyWriter.int64, conversions.read_int64),
+    int: _leaf(_write_whole, conversions.read_integer),
     bool: _leaf(BodyWriter.boolean, conversions.read_boolean),
-    float: _leaf(BodyWriter.float64, conversions.read_float64),
-    Float64: _leaf(BodyWriter.float64, lambda value: Float64(conversions.read_float64(value))),
-    Float32: _leaf(BodyWriter.float32, lambda value: Float32(conversions.read_float64(value))),
+    float: _leaf(BodyWriter.float64, conversions.read_double),
+    Float64: _leaf(BodyWriter.float64, lambda value: Float64(conversions.read_double(value))),
+    Float32: _leaf(BodyWriter.float32, lambda value: Float32(conversions.read_double(value))),
     Int8: _whole(Int8, BodyWriter.int8),
     Int16: _whole(Int16, BodyWriter.int16),
     Int32: _whole(Int32, BodyWriter.int32),
     UInt8: _whole(UInt8, BodyWriter.uint8),
     UInt16: _whole(UInt16, BodyWriter.uint16),
     UInt32: _whole(UInt32, BodyWriter.uint32),
-    Int64: _leaf(BodyWriter.int64, lambda value: Int64(conversions.read_int64(value))),
-    Hex64: _leaf(BodyWriter.hex_int, lambda value: Hex64(conversions.read_int64(value))),
-    str: _given(BodyWriter.text, conversions.read_text),
+    Int64: _whole(Int64, BodyWriter.int64),
+    Hex64: _whole(Hex64, BodyWriter.hex_int),
+    Decimal: _leaf(write_object, conversions.read_decimal),
+    str: _leaf(BodyWriter.text, conversions.read_string),
     bytes: _given(BodyWriter.bytes_value, conversions.read_bytes),
     BytesLiteral: _given(BodyWriter.bytes_literal, _read_literal),
     object: _leaf(write_object, read_object),
+    typing.Any: _leaf(write_object, read_object),
 }

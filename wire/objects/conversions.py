@@ -18,6 +18,7 @@ vectors `decode_values`.
 
 import math
 import re
+from decimal import Decimal
 from typing import Final
 
 from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, STOP_BIT_SCALE, Code
@@ -39,6 +40,9 @@ _WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,19})")
 _DOUBLE: Final = re.compile(
     r"([+-]?)(?:(NaN|Infinity)|((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?)"
 )
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10})?")
+_DIGITS_MAX: Final = 4000  # Python reads no longer whole number from text
 _BLANK: Final = "".join(map(chr, range(0x21)))
 
 
@@ -92,6 +96,78 @@ def read_whole(reader: Reader, least: int, greatest: int) -> int:
     if not least <= value <= greatest:
         raise WireError(f"a number of {least} to {greatest} was expected, {value} came", start)
     return value
+
+
+def read_integer(reader: Reader, least: int | None = None, greatest: int | None = None) -> int:
+    """The next value as a whole number, of which nothing is lost: not cut, not bent to fit.
+
+    >>> read_integer(Reader(bytes.fromhex("e3313233")))
+    123
+    >>> read_integer(Reader(bytes.fromhex("9201")))
+    Traceback (most recent call last):
+    ...
+    wire.errors.WireError: a whole number was expected, 0.01 came at position 0
+    """
+    code = next_code(reader, "a whole number")
+    start = reader.position
+    found: int | float | str | None
+    if code >= Code.STRING0 or code == Code.STRING_ANY:
+        found = reader.read_text()
+        whole = found is not None and len(found) <= _DIGITS_MAX and _INTEGER.fullmatch(found)
+        value = int(found) if found is not None and whole else None
+    elif code in _FLOAT_CODES:
+        found = reader.read_float()
+        # Java writes a long as a double where that is shorter; 2^63 stands for 2^63-1
+        value = min(int(found), INT64_MAX) if found.is_integer() else None
+    else:
+        value = found = None if code == Code.NULL else reader.read_int()
+    if value is None or not (least is None or greatest is None or least <= value <= greatest):
+        shown = "null" if found is None else f"{found!r:.40}"
+        wanted = "a whole number" if least is None else f"a number of {least} to {greatest}"
+        raise WireError(f"{wanted} was expected, {shown} came", start)
+    return value
+
+
+def read_double(reader: Reader) -> float:
+    """As `read_float64`; an empty text is no number here."""
+    if next_code(reader, "a number") == Code.STRING0:
+        raise WireError("a number was expected, an empty text came", reader.position)
+    return read_float64(reader)
+
+
+def read_decimal(reader: Reader) -> Decimal:
+    """The next value as the decimal number that it spells, or that its double prints as.
+
+    >>> read_decimal(Reader(bytes.fromhex("e4312e3130")))
+    Decimal('1.10')
+    """
+    code = next_code(reader, "a decimal number")
+    start = reader.position
+    if code in _FLOAT_CODES:
+        text: str | None = repr(reader.read_float())
+    elif code < Code.STRING0 and code not in (Code.STRING_ANY, Code.NULL):
+        text = str(reader.read_int())
+    else:
+        text = reader.read_text()
+    if text is None or not _DECIMAL.fullmatch(text):
+        raise WireError(f"a decimal number was expected, {text!r:.40} came", start)
+    return Decimal(text)
+
+
+def read_string(reader: Reader) -> str:
+    """The next value as text that was written as text, or as a date, a time or a class.
+
+    >>> read_string(Reader(bytes.fromhex("a105")))
+    Traceback (most recent call last):
+    ...
+    wire.errors.WireError: a text was expected, code 0xA1 came at position 0
+    """
+    code = next_code(reader, "a text")
+    start = reader.position
+    found = reader.read_coded_text() if code in _SHOWN_AS_TEXT else reader.read_text()
+    if found is None:
+        raise WireError("a value was expected, null came", start)
+    return found
 
 
 def read_int32(reader: Reader) -> int:

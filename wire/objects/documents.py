@@ -7,8 +7,9 @@
 {'cid': 5, 'payload': b'hi'}
 
 A document's body is a run of fields or of values; here a dict stands for fields, any other value
-for itself. `encode` and `decode` are the same without the header, as a queue's excerpts are seen by
-their readers. For bytes as they come from a socket, `wire.Splitter` finds the documents.
+for itself. `encode` and `decode` are the same without the header, as a queue's excerpts are;
+`encode_call` is what a Java method reader calls a method for. For bytes as they come from a socket,
+`wire.Splitter` finds the documents.
 """
 
 from collections.abc import Iterator
@@ -23,15 +24,17 @@ from wire.header import (
     NOT_COMPLETE,
     align4,
     body_length,
+    is_framed,
     is_ready,
 )
 from wire.objects.annotated import read_fields
 from wire.objects.body_writer import BodyWriter
 from wire.objects.lookup import Fields
 from wire.objects.object_reader import read_body
-from wire.objects.object_writer import write_body
+from wire.objects.object_writer import write_body, write_object, write_sequence
 from wire.objects.variants import Variant
 from wire.reader import Reader
+from wire.strings import kept_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -272,9 +275,45 @@ def decode(body: _Bytes, into: type[_M] | None = None, *, keep_widths: bool = Fa
     """The value of a document body without its header; arguments as `loads`.
 
     Raises:
-        WireError: the body is malformed.
+        WireError: the body is malformed, is no message of that class, or is a document with its
+            header.
     """
+    if is_framed(body):
+        raise WireError(
+            "a document body was expected, a document with its header came: wire.loads reads it", 0
+        )
     return _decoded(Reader(memoryview(body)), into, keep_widths)
+
+
+def encode_call(method: str, *arguments: object) -> bytes:
+    """A document body that a Java method reader takes for the call of a method: to be appended to a
+    queue.
+
+    >>> encode_call("order", {"px": 1.5}).hex()
+    'b9056f726465728207000000b9027078929601'
+    >>> encode_call("end").hex()
+    'b903656e64e0'
+
+    Args:
+        method: the name in the Java interface.
+        arguments: none, one, or several, each as `encode` writes a value. A dataclass stands for
+            the object that Java's parameter names, without a type name.
+
+    Raises:
+        TypeError: the wire has no form for a value.
+        ValueError: the method has no name that Java and the wire have.
+    """
+    if not method.isidentifier() or kept_name(method) != method:
+        raise ValueError(f"a method name of Latin-1 letters was expected, {method!r} came")
+    writer = BodyWriter()
+    writer.event(method)
+    if not arguments:
+        writer.text("")  # as Java writes it
+    elif len(arguments) == 1:
+        write_object(writer, arguments[0])
+    else:
+        write_sequence(writer, arguments)
+    return bytes(writer.data)
 
 
 def _decoded(reader: Reader, into: type[_M] | None, keep_widths: bool) -> object:

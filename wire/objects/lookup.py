@@ -32,6 +32,7 @@ _DELTA_NUMBERS: Final = frozenset(
     {Code.FLOAT_SET_LOW_0, Code.FLOAT_SET_LOW_2, Code.FLOAT_SET_LOW_4}
 )
 _DELTA_NUMBER_BYTES: Final = 2
+_NAMES_SHOWN_MAX: Final = 5
 
 
 def step_over(reader: Reader) -> None:
@@ -86,6 +87,28 @@ class Fields:
                 del self._passed[at]
                 return passed.value
         return None
+
+    def check_fit(self, kind: str, names: list[str]) -> None:
+        """Does nothing where these can be the fields of a message that has fields of these names.
+
+        Raises:
+            WireError: there are fields, and none is called so; or values that have no names, and
+                these are not as many as its fields.
+        """
+        start = self._reader.position
+        while (field := self._next()) is not None:
+            self._passed.append(field)
+        found, wanted = self._passed, ", ".join(names) or "none"
+        unnamed = sum(field.name == "" for field in found)
+        if unnamed and (len(found) != unnamed or unnamed != len(names)):
+            raise WireError(
+                f"the fields of {kind} ({wanted}) were expected, {len(found)} values came,"
+                f" {unnamed} of them without a name",
+                start,
+            )
+        if found and not any(field.is_called(name) for field in found for name in names):
+            came = ", ".join(repr(field.name[:20]) for field in found[:_NAMES_SHOWN_MAX])
+            raise WireError(f"a field of {kind} ({wanted}) was expected, {came} came", start)
 
     def next_event(self) -> tuple[str, Reader] | None:
         """Name and value of the next field or event, of any name; None at the end."""

@@ -4,7 +4,8 @@
     int                              as narrow as the value allows, never as a float; beyond 64 bits
                                      as text
     Int8 ... Float64, Hex64          with the code of their width
-    float, Decimal                   a double by its value; text
+    float                            a double by its value
+    Decimal                          text, as Java's BigDecimal; it has no NaN and is never infinite
     str, bool, None                  text, true or false, null
     bytes; BytesLiteral              a block that says it holds bytes; one that does not
     dict                             a block: names that are text as event names, else as objects
@@ -12,9 +13,12 @@
     set, frozenset                   type `!set` and a block of values, in the order of their bytes
     array.array                      type `long[]` ... `double[]` and a block of narrow numbers
     datetime's types, UUID           the codes for them
-    enum member                      its class's name as type, its name as text
+    enum member                      its name as text
     Typed, TypeLiteral, LongArray, History, LocalTime ... as they are named
     dataclass                        its fields by their annotations (`wire.objects.annotated`)
+
+A dataclass or an enum has its type name in front where the class says one, as `wire_type`. Java
+loads a class by such a name, and does not know those of Python's classes.
 
 Source: section 6.5 of the format; vectors `objects`.
 """
@@ -58,6 +62,7 @@ _ARRAYS: Final = {
     "d": ("double[]", Code.FLOAT64),
 }
 _UINT32_MAX: Final = (1 << 32) - 1
+_DECIMAL_EXPONENT_MAX: Final = (1 << 31) - 64_000  # less some digits: Java's scale has 32 bits
 _BYTE_ARRAY: Final = "byte[]"
 _MARKED: Final = (Typed, TypeLiteral, LongArray, History)  # dataclasses that are one value
 
@@ -72,9 +77,12 @@ def write_object(writer: BodyWriter, value: object) -> None:
 
     Raises:
         TypeError: the wire has no form for a value of this type.
+        ValueError: it has none for this value.
     """
     if isinstance(value, Enum):  # also one that is a number or a text besides
-        writer.type_prefix(type(value).__name__)
+        name = given_type(type(value))
+        if name is not None:
+            writer.type_prefix(name)
         writer.text(value.name)
         return
     for kind in type(value).__mro__:
@@ -197,6 +205,20 @@ def _write_array(writer: BodyWriter, values: "array.array[int] | array.array[flo
     writer.array(values, width)
 
 
+def _write_decimal(writer: BodyWriter, value: Decimal) -> None:
+    if not value.is_finite() or abs(value.adjusted()) > _DECIMAL_EXPONENT_MAX:
+        raise ValueError(
+            f"a finite Decimal that Java's BigDecimal holds was expected, {value} came"
+        )
+    writer.text(str(value))
+
+
+def given_type(kind: type) -> str | None:
+    """The type name that a class says for itself; None where it says none."""
+    name = getattr(kind, "wire_type", None)
+    return None if name is None else str(name)
+
+
 def _write_typed(writer: BodyWriter, value: Typed) -> None:
     if value.name == _BYTE_ARRAY and isinstance(value.value, bytes):
         writer.raw_bytes(value.value)
@@ -214,7 +236,7 @@ _WRITE: Final[dict[type, Callable[..., object]]] = {
     Float32: lambda writer, value: writer.fixed(Code.FLOAT32, value),
     Float64: lambda writer, value: writer.fixed(Code.FLOAT64, value),
     float: BodyWriter.float64,
-    Decimal: lambda writer, value: writer.text(str(value)),
+    Decimal: _write_decimal,
     TimeText: _write_time_text,
     str: BodyWriter.text,
     BytesLiteral: BodyWriter.bytes_literal,

@@ -81,6 +81,11 @@ class Colour(enum.Enum):
     RED = 1
 
 
+class Named(enum.Enum):
+    wire_type = enum.nonmember("Colour")
+    RED = 1
+
+
 class Level(enum.IntEnum):
     HIGH = 7
 
@@ -88,8 +93,10 @@ class Level(enum.IntEnum):
 @pytest.mark.parametrize(
     ("value", "item"),
     [
-        (Colour.RED, "b606436f6c6f7572e3524544"),
-        (Level.HIGH, "b6054c6576656ce448494748"),
+        (Colour.RED, "e3524544"),
+        (Named.RED, "b606436f6c6f7572e3524544"),
+        (Typed("Colour", Colour.RED), "b606436f6c6f7572e3524544"),
+        (Level.HIGH, "e448494748"),
         (Decimal("1.10"), "e4312e3130"),
         (1 << 70, "f6" + str(1 << 70).encode().hex()),
         (1 << 40, "a7" + "000000000001" + "0000"),
@@ -115,6 +122,13 @@ def test_objects(value: object, item: str) -> None:
 def test_a_value_without_a_form_is_a_type_error(value: object) -> None:
     with pytest.raises(TypeError, match="was expected"):
         written(value)
+
+
+@pytest.mark.parametrize("value", ["NaN", "sNaN", "-Infinity", "1E+9999999999"])
+def test_a_decimal_that_java_does_not_have_is_refused(value: str) -> None:
+    for nested in (Decimal(value), {"a": [Decimal(value)]}):
+        with pytest.raises(ValueError, match="a finite Decimal that Java's BigDecimal holds"):
+            encode(nested)
 
 
 def test_fixed_wire_keeps_the_width_of_what_is_written() -> None:
@@ -504,6 +518,113 @@ def test_annotations_without_a_form(annotation: Any) -> None:
     else:
         with pytest.raises(TypeError, match="was expected"):
             form(annotation)
+
+
+@dataclass
+class Order:
+    sym: str
+    px: float = 0.0
+
+
+@dataclass
+class Wide:
+    whole: int = 0
+    exact: Decimal = Decimal(0)
+    orders: list[Order] = field(default_factory=list)
+    plain: list = field(default_factory=list)  # type: ignore[type-arg]
+    counts: dict = field(default_factory=dict)  # type: ignore[type-arg]
+    ratio: float = 0.0
+    byte: Int8 = field(default_factory=Int8)
+    other: Any = None
+
+
+def test_a_document_with_its_header_is_no_body() -> None:
+    """Whatever is in it; `decode` made up an Order(sym='20', px=0.0) of it."""
+    for value in (Order("A", 1.5), {"a": 1}, "x", [1, 2], None):
+        framed = dumps(value)
+        for data in (framed, framed + framed, memoryview(framed)):
+            for into in ((), (Order,)):
+                with pytest.raises(WireError, match="a document with its header came"):
+                    decode(data, *into)
+        with pytest.raises(WireError, match="was expected"):
+            loads(encode(value))
+    assert loads(dumps(Order("A", 1.5)), Order) == Order("A", 1.5)
+    assert decode(encode(Order("A", 1.5)), Order) == Order("A", 1.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "into", "reason"),
+    [
+        (Typed("x", 5), Order, "2 values came|1 values came, 1 of them without a name"),
+        ("x", Order, "the fields of Order .sym, px. were expected, 1 values came"),
+        ({"order": Order("A")}, Order, "a field of Order .sym, px. was expected, 'order' came"),
+        ({"order": Order("A")}, Wide, "a field of Wide .*was expected, 'order' came"),
+        ({"sym": 20}, Order, "a text was expected, code 0xA1 came"),
+        ({"sym": True}, Order, "a text was expected"),
+        ({"sym": b"20"}, Order, "a text was expected"),
+        ({"sym": None}, Order, "a value was expected, null came"),
+        ({"sym": "A", "px": "x"}, Order, "a number was expected, text 'x' came"),
+        ({"sym": "A", "px": ""}, Order, "a number was expected, an empty text came"),
+        ({"sym": "A", "px": None}, Order, "a number was expected"),
+        ({"whole": 2.7}, Wide, "a whole number was expected, 2.7 came"),
+        ({"whole": float("nan")}, Wide, "a whole number was expected, nan came"),
+        ({"whole": None}, Wide, "a whole number was expected, null came"),
+        ({"whole": "1.5"}, Wide, "a whole number was expected, '1.5' came"),
+        ({"whole": "9" * 5000}, Wide, "a whole number was expected"),
+        ({"byte": 300}, Wide, "a number of -128 to 127 was expected, 300 came"),
+        ({"byte": None}, Wide, "a number of -128 to 127 was expected, null came"),
+        ({"exact": "x"}, Wide, "a decimal number was expected, 'x' came"),
+        ({"exact": "NaN"}, Wide, "a decimal number was expected"),
+        ({"exact": None}, Wide, "a decimal number was expected, None came"),
+        ({"orders": [5]}, Wide, "a block was expected"),
+        ({"orders": [[5]]}, Wide, "the fields of Order"),
+        ({"counts": [1]}, Wide, "a dict was expected"),
+    ],
+)
+def test_what_does_not_fit_a_message_is_refused(value: object, into: type, reason: str) -> None:
+    with pytest.raises(WireError, match=reason):
+        decode(encode(value), into)
+
+
+def test_numbers_and_lists_of_messages_come_back() -> None:
+    for whole in (0, -(1 << 63), (1 << 63) - 1, 1 << 63, -(1 << 70), 10**300):
+        message = Wide(
+            whole,
+            Decimal("1.10"),
+            [Order("A", float("inf")), Order("B")],
+            [1, "x", [2.5]],
+            {},
+            other={"a": 1},
+        )
+        assert decode(encode(message), Wide) == message
+    for exact in ("0", "-0.00", "1E+30", "1E-300", "123456789012345678901234567890.5"):
+        found = decode(encode(Wide(exact=Decimal(exact))), Wide).exact
+        assert found.as_tuple() == Decimal(exact).as_tuple()
+    assert decode(encode({"exact": 1.1}), Wide).exact == Decimal("1.1")
+    assert decode(encode({"exact": 5}), Wide).exact == 5
+    ratio = decode(encode(Wide(ratio=float("nan"))), Wide).ratio
+    assert ratio != ratio
+
+
+def test_a_message_has_a_type_name_where_its_class_says_one() -> None:
+    """Java would look for a class by the name of Python's."""
+    for value in ({"order": Order("A", 1.5)}, {"order": [Order("A", 1.5)]}):
+        assert b"Order" not in encode(value)
+    assert decode(encode({"order": Order("A", 1.5)})) == {"order": {"sym": "A", "px": 1.5}}
+    assert decode(encode([Typed("Order", Order("A", 1.5))])) == [
+        Typed("Order", {"sym": "A", "px": 1.5})
+    ]
+
+
+def test_a_call_is_its_name_and_its_arguments() -> None:
+    assert wire.encode_call("end").hex() == "b903656e64e0"
+    assert decode(wire.encode_call("order", Order("A"))) == {"order": {"sym": "A", "px": 0.0}}
+    assert decode(wire.encode_call("two", "A", 5)) == {"two": ["A", 5]}
+    assert decode(wire.encode_call("list", ["A", 5])) == {"list": ["A", 5]}
+    assert decode(wire.encode_call("grün", None)) == {"grün": None}
+    for name in ("", "12", "a b", "a.b", "preis€", "a\n"):
+        with pytest.raises(ValueError, match="a method name of Latin-1 letters was expected"):
+            wire.encode_call(name, 5)
 
 
 @dataclass

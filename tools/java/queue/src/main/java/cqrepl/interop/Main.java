@@ -21,6 +21,7 @@ public final class Main {
         Map<String, Command> commands = new TreeMap<>();
         commands.put("append", Append::run);
         commands.put("appendat", AppendAt::run);
+        commands.put("calls", Calls::run);
         commands.put("dump", Dump::run);
         commands.put("dumpfile", DumpFile::run);
         commands.put("meta", Meta::run);
