@@ -1,11 +1,16 @@
-"""Runs the phases of `make test`, one after the other, and tells at the end what failed.
+"""Runs the phases of one tier of the tests, one after the other, and tells at the end what failed.
 
-    python -P tests/suite.py test|long|ci
+    python -P tests/suite.py test|all|packages|long
+    python -P tests/suite.py total TIER...
+
+`test` and `all` have no test in common, and together they are all that a change has to pass. A
+test lands in one of them by its path: see `QUICK`, `SLOW` and `SMOKES`. What bears the mark `long`
+is in `long` alone.
 
 A phase that fails keeps no other from running. At the end there is a line for each phase, and for
 each file of tests that took long there (two run at a time), the commands that repeat what failed,
-and a line `N passed, N failed` that counts tests, and each phase that is no run of tests as one.
-The exit code is 1 when anything failed.
+and a line that counts tests, and each phase that is no run of tests as one. The exit code is 1 when
+anything failed. `total` adds up what the tiers have counted; one that did not end counts as failed.
 
 A run of tests writes what it counted to the file that CQREPL_TALLY names (see `conftest`).
 """
@@ -23,7 +28,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TALLY: Final = ROOT / "build" / "tally.json"
-SUMMARY: Final = ROOT / "build" / "summary.txt"
+SUMMARIES: Final = ROOT / "build" / "summaries"
 WORTH_SECONDS: Final = 20.0  # of the tests of one file, to be named
 BIN: Final = Path(sys.executable).parent
 # a change is judged by the same examples as the one before; `make test-long` takes others
@@ -32,14 +37,49 @@ SEEDED: Final = "--hypothesis-seed=1"
 SPREAD: Final = ("-n", "2", "--dist", "worksteal")
 SHORT: Final = ("-m", "not long", SEEDED, *SPREAD)
 
-# coverage is taken where it is cheap and says most; what starts processes runs without
-COVERED: Final = ("tests/unit", "tests/net")
+# `test` takes all of these folders
+QUICK: Final = (
+    "tests/unit",
+    "tests/net",
+    "tests/test_crate_layers.py",
+    "tests/test_docs.py",
+    "tests/test_tidy.py",
+)
+# but for these files, each of which takes long or starts processes
+SLOW: Final = (
+    "tests/net/test_back_copy_fence.py",
+    "tests/net/test_disk_full.py",
+    "tests/net/test_dump_proxy.py",
+    "tests/net/test_epochs.py",
+    "tests/net/test_hand.py",
+    "tests/net/test_kept_lanes.py",
+    "tests/net/test_late_queues.py",
+    "tests/net/test_left_sinks.py",
+    "tests/net/test_on_divergence.py",
+    "tests/net/test_pauses.py",
+    "tests/net/test_promotion_meanwhile.py",
+    "tests/net/test_relay.py",
+    "tests/net/test_source_pauses.py",
+    "tests/net/test_stalled_peers.py",
+    "tests/net/test_whose_copy.py",
+    "tests/net/test_word_watch.py",
+)
+# and of everything else it takes these: a little of the laboratory, of processes, Java and Spark
+SMOKES: Final = (
+    "tests/laboratory/test_seeds.py",
+    "tests/commands/test_demo.py::test_demo_says_identical",
+    "tests/commands/test_source_and_sink.py::test_until_caught_up_and_once",
+    "tests/interop/test_network_java.py::test_stream",
+    "tests/interop/test_queue_java.py::test_java_and_we_take_turns_on_one_queue",
+    "tests/spark/test_read.py::test_splits_of_one_queue_are_read_each_once",
+)
+# coverage is taken where it is cheap and says most
+COVERED: Final = "tests/unit"
 # apart: the system counts what a process had grown to when it started the fuzzer as the fuzzer's
 FUZZED: Final = "tests/fuzz"
 # kernel tests take each kernel anyway; these once more, as they lay files and frames with it
+QUICK_ON_BOTH: Final = ("tests/unit/queue", "tests/unit/protocol")
 ON_BOTH: Final = (
-    "tests/unit/queue",
-    "tests/unit/protocol",
     "tests/net",
     "tests/commands/test_queue_processes.py",
     "tests/faults/test_back_copy_lock.py",
@@ -104,24 +144,39 @@ def tests(name: str, *words: str, **environment: str) -> Phase:
     return Phase(name=name, words=(str(BIN / "pytest"), *words), environment=environment)
 
 
-def apart() -> list[str]:
-    """Everything in tests/ that has no phase of its own."""
-    ours = [ROOT / name for name in (*COVERED, FUZZED)]
-    beside = [path for path in (ROOT / "tests").iterdir() if path not in ours]
+def without(names: Sequence[str]) -> list[str]:
+    """Options of pytest that leave these tests out."""
+    return [f"--deselect={name}" for name in names]
+
+
+def rest() -> list[str]:
+    """Everything in tests/ that neither `test` nor a phase of its own takes whole."""
+    taken = [ROOT / name for name in (*QUICK, FUZZED)]
+    beside = [path for path in (ROOT / "tests").iterdir() if path not in taken]
     holding = [path for path in beside if path.is_dir() and any(path.rglob("test_*.py"))]
     files = [path for path in beside if path.match("test_*.py")]
     return sorted(str(path.relative_to(ROOT)) for path in (*holding, *files))
 
 
 def test_phases() -> list[Phase]:
-    """What a change has to pass."""
-    coverage = ("--cov", "--cov-report=")
+    """What a change has to pass before anything else: ten minutes."""
     phases = [
-        *(made(target) for target in ("lint", "types", "layers", "native")),
-        tests("unit and net", *SHORT, *coverage, *COVERED),
-        Phase(name="coverage", words=(sys.executable, "-P", "tests/coverage_floor.py")),
+        *(made(target) for target in ("lint", "types", "layers")),
+        tests("quick tests", *SHORT, *without(SLOW), *QUICK, *SMOKES),
+    ]
+    if has_native():
+        phases.append(tests("the plain kernel", *SHORT, *QUICK_ON_BOTH, CQREPL_KERNEL="python"))
+    return phases
+
+
+def all_phases() -> list[Phase]:
+    """All else that a change has to pass."""
+    phases = [
+        made("native"),
         tests("fuzzing", *SHORT, FUZZED),
-        tests("everything else", *SHORT, *apart()),
+        tests("everything else", *SHORT, *without(SMOKES), *SLOW, *rest()),
+        tests("unit for coverage", *SHORT, "--cov", "--cov-report=", COVERED),
+        Phase(name="coverage", words=(sys.executable, "-P", "tests/coverage_floor.py")),
     ]
     if has_native():
         phases.append(tests("the plain kernel", *SHORT, *ON_BOTH, CQREPL_KERNEL="python"))
@@ -147,12 +202,17 @@ def long_phases() -> list[Phase]:
     return [tests("everything", "--timeout", "3600", **more), made("fuzz-native", "SECONDS=600")]
 
 
-def ci_phases() -> list[Phase]:
-    """What a commit has to pass on a machine of its own."""
-    return [made("fuzz-native", "SECONDS=24"), made("wheel"), *test_phases()]
+def package_phases() -> list[Phase]:
+    """What is built, as a machine of its own tries it."""
+    return [made("fuzz-native", "SECONDS=24"), made("wheel")]
 
 
-PHASES: Final = {"test": test_phases, "long": long_phases, "ci": ci_phases}
+TIERS: Final = {
+    "test": test_phases,
+    "all": all_phases,
+    "packages": package_phases,
+    "long": long_phases,
+}
 
 
 def has_native() -> bool:
@@ -188,9 +248,11 @@ def run(phase: Phase) -> Outcome:
     )
 
 
-def main() -> int:
-    """Runs all phases of a kind; the exit code."""
-    outcomes = [run(phase) for phase in PHASES[sys.argv[1]]()]
+def run_tier(tier: str) -> int:
+    """Runs all phases of a tier; the exit code."""
+    summary = SUMMARIES / f"{tier}.json"
+    summary.unlink(missing_ok=True)
+    outcomes = [run(phase) for phase in TIERS[tier]()]
     print()
     for outcome in outcomes:
         print("\n".join([outcome.line(), *outcome.slow_lines()]))
@@ -198,11 +260,36 @@ def main() -> int:
     if commands:
         print("\nTo repeat what failed:\n")
         print("\n".join(commands))
+    passed = sum(outcome.passed for outcome in outcomes)
     failed = sum(outcome.failed for outcome in outcomes)
-    summary = f"{sum(outcome.passed for outcome in outcomes)} passed, {failed} failed"
-    SUMMARY.write_text(f"{summary}\n")  # `make` speaks after a failure; .ci/run says it once more
-    print(f"\n{summary}", flush=True)
+    summary.parent.mkdir(parents=True, exist_ok=True)
+    summary.write_text(json.dumps({"passed": passed, "failed": failed}))
+    print(f"\nof this tier: {passed} passed, {failed} failed", flush=True)
     return 1 if failed else 0
+
+
+def total(tiers: Sequence[str]) -> int:
+    """Adds up what tiers have counted; the exit code."""
+    passed = failed = 0
+    for tier in tiers:
+        summary = SUMMARIES / f"{tier}.json"
+        counted = {"passed": 0, "failed": 1}
+        if summary.exists():
+            counted = json.loads(summary.read_text())
+        passed, failed = passed + counted["passed"], failed + counted["failed"]
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+def main() -> int:
+    """The exit code of what the words on the command line ask for."""
+    match sys.argv[1:]:
+        case ["total", *tiers]:
+            return total(tiers)
+        case [tier] if tier in TIERS:
+            return run_tier(tier)
+    print(f"expected total TIER..., or one of {', '.join(TIERS)}, got {sys.argv[1:]}")
+    return 2
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import suite
+
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES = 500  # of code: docstrings and the comment at the top are not counted
 TEST_FILE_LINES = 800
@@ -70,6 +72,17 @@ def test_docstrings_and_the_header_are_no_code() -> None:
         '# header\n"""One\n\ntwo."""\nA = 1\n\n\ndef f() -> int:\n    """Says."""\n    return 1\n'
     )
     assert code_lines(text) == 5
+
+
+def test_the_tiers_of_the_suite_name_what_is_there() -> None:
+    """A name of what is gone would leave its tests out of one tier, or take them twice."""
+    quick, slow, smokes, both = suite.QUICK, suite.SLOW, suite.SMOKES, suite.ON_BOTH
+    for name in (*quick, *slow, *smokes, *both, *suite.QUICK_ON_BOTH, suite.COVERED, suite.FUZZED):
+        path, _, test = name.partition("::")
+        assert (ROOT / path).exists(), f"{name} is not there"
+        assert f"def {test}" in (ROOT / path).read_text() if test else True, f"{name} is not there"
+    assert all(name.startswith(quick) for name in slow)
+    assert not any(name.startswith(quick) for name in smokes)
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
