@@ -9,7 +9,7 @@ class Program(Protocol):
     """Handed to a source or sink; its methods run in the tasks of each connection.
 
     While one of them waits, nothing more is read from that peer. That a connection is over, its
-    handlers hear (`SubHandler.closed`).
+    handlers hear (`SubHandler.closed`). An Exception ends the connection, and is logged.
     """
 
     @property

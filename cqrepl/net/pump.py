@@ -42,6 +42,7 @@ from cqrepl.protocol.events import (
     TailerMoved,
     Told,
 )
+from cqrepl.protocol.programfault import Contained
 from cqrepl.protocol.states import ConnectionState
 
 GUEST_PAUSE_MAX: Final = 0.1  # seconds between two receptions from a guest that sends much
@@ -116,6 +117,7 @@ class Pump:
         timeout_ms = self.connection.config.settings.heartbeat.timeout_ms
         _set_options(self.stream.socket, timeout_ms)
         self.connection.on_wake(self.wake)
+        self.connection.on_fault(self._log_fault)
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -300,11 +302,21 @@ class Pump:
             self.connection.name_queues(session.queue_names)
 
     async def _act_on_program(self, program: Program, event: Event) -> None:
-        with read_by_none():
+        with Contained(self._fail_by_program, RemoteProtocolError), read_by_none():
             if isinstance(event, Connected):
                 await program.connected(self.connection.link)
             elif isinstance(event, Told):
                 await program.told(self.connection.link, event.event)
+
+    def _fail_by_program(self, error: Exception) -> None:
+        """What the program was told it has not dealt with: a new connection begins anew."""
+        why = f"the program has failed: {error!r}"
+        _logger.error("%s: closed: %s", self.label, why, exc_info=error)
+        self.fail(why)
+
+    def _log_fault(self, where: str, error: Exception) -> None:
+        what = "the program has failed; its handler ends"
+        _logger.error("%s: %s: %s: %r", self.label, where, what, error, exc_info=error)
 
     async def _is_admitted(self, event: Connected) -> bool:
         problem = await self._admit(event.remote_id, self)

@@ -57,7 +57,7 @@ from cqrepl.protocol.states import (
     moved,
 )
 from cqrepl.protocol.subhandler import LinkView
-from cqrepl.protocol.uber import Router
+from cqrepl.protocol.uber import Router, unheard
 from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
@@ -199,6 +199,11 @@ class Connection:
         """Has `wake` called when a handler has something to send outside any call here."""
         self._outbox.wake = wake
 
+    def on_fault(self, report: Callable[[str, Exception], None]) -> None:
+        """Has `report` called when a program's handler fails: with its kind and csp, and why. That
+        handler ends; all else goes on."""
+        self._router.report = report
+
     def refuse(self, problem: str) -> bool:
         """The shell does not let in the peer that is there since a moment: says why in place of our
         UberHandler; false where the peer would not understand that, or has ours already."""
@@ -214,6 +219,7 @@ class Connection:
     def close(self, reason: str) -> None:
         """The shell has closed the connection: a program's handlers hear of it."""
         self._router.close(reason)
+        self.on_fault(unheard)
         self.on_wake(lambda: None)  # no circle keeps the buffers of what is over
 
     def judges_peer(self, now: float) -> bool:
@@ -248,6 +254,7 @@ class Connection:
             self._move(ConnectionMove.END)
             raise RemoteProtocolError(problem)
         self._tick_handlers(now)
+        self._router.remove_failed()
 
     # the source's side
 

@@ -17,7 +17,7 @@ class SubHandler(Protocol):
     """One half of a conversation: gets the data documents behind its cid.
 
     Driven by messages and by time; answers through its link and never calls back. All methods run
-    in the connection's own tasks.
+    in the connection's own tasks. An Exception that the connection does not expect ends it.
     """
 
     @property

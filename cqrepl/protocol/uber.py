@@ -10,7 +10,8 @@ removes it sends `ended` behind its cid and drops what still comes for it, until
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from cqrepl.protocol.agenda import Agenda
@@ -48,6 +49,7 @@ from cqrepl.protocol.messages.queuenames import write_ended
 from cqrepl.protocol.messages.registry import HANDLERS, ProgramHandler, name_of
 from cqrepl.protocol.messages.runs import RUN_BYTES_MAX
 from cqrepl.protocol.outbox import Outbox
+from cqrepl.protocol.programfault import HANDLER_FAILED, Contained, GuardedHandler
 from cqrepl.protocol.queuelist import PeerQueues
 from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.sink import SinkHandler
@@ -94,6 +96,8 @@ class Router:
         self._ready: deque[Cid] = deque()  # cids of handlers that may have something to produce
         self._is_ready: set[Cid] = set()
         self._removed: set[Cid] = set()  # whose `ended` is still to come
+        self._failed: list[GuardedHandler] = []  # of the program, that are still to be removed
+        self.report: Callable[[str, Exception], None] = unheard
 
     def opened(self, remote_id: int, announced: Announcement | None, *, is_guest: bool) -> None:
         """The peer's UberHandler was accepted."""
@@ -222,14 +226,16 @@ class Router:
             alias=_alias(kind), write=lambda writer: kind.write_body(writer, body)
         )
         self.outbox.send(write_registration(csp, cid, written, self.outbox.shape))
-        self.add(cid, handler)
+        self.add(cid, self._guarded(cid, kind, handler))
         return cid
 
     def send(self, cid: Cid, *documents: bytes) -> None:
         self._require_open()
         if cid not in self.handlers:
             raise LocalProtocolError(f"cid {cid} has no handler")
-        self._send(cid, b"".join(documents))
+        data = b"".join(documents)
+        _check_whole(cid, data)
+        self.outbox.send(write_cid(cid), data)
 
     def wake(self, cid: Cid) -> None:
         if cid in self.handlers:
@@ -247,6 +253,13 @@ class Router:
         if self.is_open and ENDED_CAPABILITY in self.capabilities:
             self.outbox.send(write_cid(cid), write_ended(reason))
         handler.closed(reason)
+
+    def remove_failed(self) -> None:
+        """Ends the handlers of the program that have failed, on both sides."""
+        while self._failed:
+            handler = self._failed.pop()
+            if self.handlers.get(handler.cid) is handler:
+                self.remove(handler.cid, HANDLER_FAILED)
 
     def tell(self, event: object) -> None:
         self.outbox.tell(Told(event=event))
@@ -272,9 +285,10 @@ class Router:
             handler = self.handlers.get(cid)
             data = b"" if handler is None else handler.produce(room)
             if data and cid in self.handlers:  # it may have removed itself
-                self._send(cid, data)
+                self.outbox.send(write_cid(cid), data)
                 room = PRODUCED_MAX - len(self.outbox.data)
                 self.touched(cid)
+        self.remove_failed()
 
     # documents
 
@@ -291,6 +305,7 @@ class Router:
             raise RemoteProtocolError(
                 f"unreadable document at position {where}: {error}"
             ) from error
+        self.remove_failed()
         if self.outbox.refused > REFUSALS_MAX:
             raise RemoteProtocolError(f"more than {REFUSALS_MAX} messages had to be refused")
         if len(self.outbox.data) > WAITING_MAX:
@@ -412,12 +427,21 @@ class Router:
             problem = self._problem(kind.alias, kind.needs, kind.takes_guests, is_bound, cid)
             if problem is not None:
                 return problem
-            return kind.accept(csp, cid, kind.read_body(body.body.read_fields()), self, now)
+            return self._accept_program(csp, cid, kind, body.body.read_fields(), now)
         name = name_of(body)
         core = CORE_KINDS[name]
         is_bound = is_bound and not core.may_be_bound
         problem = self._problem(name, core.needs, core.takes_guests, is_bound, cid)
         return core.accept(csp, cid, body, self, now) if problem is None else problem
+
+    def _accept_program(
+        self, csp: str, cid: Cid, kind: HandlerKind, fields: Mapping[str, Reader], now: float
+    ) -> SubHandler | str:
+        where = f"{_alias(kind)} at {csp[:SHOWN]!r}"
+        with Contained(partial(self.report, where), WireError, RemoteProtocolError):
+            found = kind.accept(csp, cid, kind.read_body(fields), self, now)
+            return found if isinstance(found, str) else self._guarded(cid, kind, found)
+        return f"{where}: {HANDLER_FAILED}"
 
     def _problem(
         self, name: str, needs: Iterable[str], takes_guests: bool, is_bound: bool, cid: Cid
@@ -432,17 +456,12 @@ class Router:
 
     # inside
 
-    def _send(self, cid: Cid, data: bytes) -> None:
-        splitter = Splitter(length_max=SMALL_DOCUMENT_MAX)
-        splitter.feed(data)
-        try:
-            while splitter.next_document() is not None:
-                pass
-        except WireError as error:
-            raise LocalProtocolError(f"cid {cid}: no document: {error}") from error
-        if splitter.pending_bytes:
-            raise LocalProtocolError(f"cid {cid}: a document that is not whole")
-        self.outbox.send(write_cid(cid), data)
+    def _guarded(self, cid: Cid, kind: HandlerKind, handler: SubHandler) -> SubHandler:
+        return GuardedHandler(cid, _alias(kind), handler, self._note_fault, _check_whole)
+
+    def _note_fault(self, handler: GuardedHandler, error: Exception) -> None:
+        self.report(f"{handler.kind} at {handler.csp[:SHOWN]!r}", error)
+        self._failed.append(handler)  # removed once no loop over the handlers is on
 
     def _unbind(self, cid: Cid, handler: SubHandler) -> None:
         cids = {cid}
@@ -466,6 +485,22 @@ class Router:
 
 def _alias(kind: HandlerKind) -> str:
     return kind.alias.removeprefix("!")
+
+
+def unheard(where: str, error: Exception) -> None:
+    """The shell has not said that it wants to hear of faults."""
+
+
+def _check_whole(cid: Cid, data: bytes) -> None:
+    splitter = Splitter(length_max=SMALL_DOCUMENT_MAX)
+    splitter.feed(data)
+    try:
+        while splitter.next_document() is not None:
+            pass
+    except WireError as error:
+        raise LocalProtocolError(f"cid {cid}: no document: {error}") from error
+    if splitter.pending_bytes:
+        raise LocalProtocolError(f"cid {cid}: a document that is not whole")
 
 
 def _table(kinds: Iterable[HandlerKind]) -> dict[str, HandlerKind]:

@@ -15,13 +15,13 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from types import TracebackType
 from typing import Final
 
 import trio
 
 from cqrepl.net.threads import NoThread, in_thread
 from cqrepl.protocol import StopReason
+from cqrepl.protocol.programfault import Contained
 from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.replicator.control.reaches import Reach, reaches_of
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
@@ -72,7 +72,13 @@ class HostEvents:
     on_role: Callable[[str, Role], None] | None = None
 
 
-_Call = Callable[[], None]
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One of the four functions of a program, and what it is told."""
+
+    name: str
+    function: Callable[..., None]
+    told: tuple[object, ...]
 
 
 class EventDesk:
@@ -153,14 +159,16 @@ class EventDesk:
         calls: list[_Call] = []
         events = self._events
         if events.on_role is not None:
-            calls += [partial(events.on_role, *each) for each in self._new_roles()]
+            calls += [_Call("on_role", events.on_role, each) for each in self._new_roles()]
         if events.on_acked is not None:
-            calls += [partial(events.on_acked, *each) for each in self._new_acked()]
+            calls += [_Call("on_acked", events.on_acked, each) for each in self._new_acked()]
         if events.on_lag is not None and trio.current_time() >= self._lags_due:
             self._lags_due = trio.current_time() + LOOK_SECONDS
-            calls += [partial(events.on_lag, *each) for each in self._new_lags()]
+            calls += [_Call("on_lag", events.on_lag, each) for each in self._new_lags()]
         if events.on_diverged is not None:
-            calls += [partial(events.on_diverged, each) for each in self._new_diverged()]
+            calls += [
+                _Call("on_diverged", events.on_diverged, (each,)) for each in self._new_diverged()
+            ]
         return calls
 
     def _acked_queues(self) -> list[SourceQueue]:
@@ -234,27 +242,15 @@ def _lag(reach: Reach, end_before: int | None) -> int | None:
     return end - reach.held if is_near else None
 
 
-class _Logged:
-    """A block of a program's own: its mistake is said, and ends no host."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if error is not None:
-            _logger.error("a call to the program has failed", exc_info=error)
-        return True
-
-
 def _make(calls: list[_Call]) -> None:
     for call in calls:
-        with _Logged():
-            call()
+        with Contained(partial(_log_fault, call)):
+            call.function(*call.told)
+
+
+def _log_fault(call: _Call, error: Exception) -> None:
+    told = ", ".join(map(str, call.told))
+    _logger.error("the program has failed in %s(%s): %r", call.name, told, error, exc_info=error)
 
 
 async def _cancel_when(changed: Signal, scope: trio.CancelScope) -> None:

@@ -13,7 +13,7 @@ import trio
 import cqrepl
 from cqrepl import HostSettings, Queue
 from cqrepl.aio import AsyncioHost, AsyncioQueue, Host
-from tests.net.test_blocking import Failing, held, led_in_epoch_3, source_of
+from tests.net.test_blocking import Failing, Halt, held, led_in_epoch_3, source_of
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
 from tests.support.samples import NOON_MS
@@ -161,7 +161,7 @@ async def failing(host: AsyncioHost, tmp_path: Path) -> None:
 
 def test_a_host_that_fails_ends_its_block(tmp_path: Path) -> None:
     async def main() -> None:
-        with pytest.raises(LookupError, match="of the program"):
+        with pytest.raises(Halt, match="of the program"):
             await failing(Host(source_of(tmp_path / "q"), program=Failing()), tmp_path)
         task = asyncio.current_task()
         assert task is not None
@@ -189,7 +189,7 @@ def test_a_wait_of_another_task_ends_with_the_host(tmp_path: Path) -> None:
             await queue.wait_acked(1 << 60)
         with pytest.raises(cqrepl.HostEnded, match=told):
             await queue.append(b"b")
-        with pytest.raises(LookupError, match="of the program"):
+        with pytest.raises(Halt, match="of the program"):
             await block
 
     run(main())

@@ -261,13 +261,17 @@ def test_what_it_cannot_begin_with_is_raised(tmp_path: Path) -> None:
         Host(HostSettings.of(listen=LOOPBACK)).__enter__()
 
 
+class Halt(BaseException):
+    """No Exception: no host contains it."""
+
+
 class Failing:
-    """A program that fails when it is told."""
+    """A program that ends its host when it is told of a peer."""
 
     kinds = ()
 
     async def connected(self, link: object) -> None:
-        raise LookupError("of the program")
+        raise Halt("of the program")
 
     async def told(self, link: object, event: object) -> None:
         pass
@@ -288,16 +292,16 @@ def test_errors_in_the_thread_come_out(tmp_path: Path) -> None:
         queue = host.queue()
         with pytest.raises(cqrepl.HostEnded, match=r"ended: of the program$") as ended:
             queue.wait_acked(1 << 60, timeout=SECONDS)
-        assert isinstance(ended.value.__cause__, LookupError)
+        assert isinstance(ended.value.__cause__, Halt)
         with pytest.raises(cqrepl.HostEnded, match=r"ended: of the program$"):
             queue.append(b"b")
 
-    with pytest.raises(LookupError, match="of the program"):
+    with pytest.raises(Halt, match="of the program"):
         failing(tmp_path, use)
 
 
 def test_what_only_tells_of_the_end_gives_way_to_it(tmp_path: Path) -> None:
-    with pytest.raises(LookupError, match="of the program"):
+    with pytest.raises(Halt, match="of the program"):
         failing(tmp_path, lambda host: host.queue().wait_acked(1 << 60, timeout=SECONDS))
 
 
@@ -309,7 +313,7 @@ def test_an_error_of_the_program_goes_on_and_names_the_other(tmp_path: Path) -> 
 
     with pytest.raises(KeyError) as caught:
         failing(tmp_path, use)
-    assert caught.value.__notes__ == ["its host had ended: LookupError: of the program"]
+    assert caught.value.__notes__ == ["its host had ended: Halt: of the program"]
 
 
 def test_one_that_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
@@ -130,6 +131,11 @@ class Outgoing:
     def has_halted(self) -> bool:
         """True where it has stopped, or its sink owes the answer: a new offer may do better."""
         return self.has_stopped or self.is_overdue
+
+    @property
+    def is_over(self) -> bool:
+        """True where another sink would not do better."""
+        return self.has_stopped and self.is_final
 
     @property
     def is_going_on(self) -> bool:
@@ -326,3 +332,25 @@ class Outgoing:
         if self.queue.returning is self:
             self.queue.returning = None
         self.awaits_turn = False
+
+
+def watched_words(
+    queues: Iterable[Outgoing],
+    guarded: Callable[[Outgoing, Callable[[], WatchedWord | None]], WatchedWord | None],
+) -> list[WatchedWord] | None:
+    """The words that change when there is more to read in queues that are read to their ends; None
+    where one of them has to be looked at.
+
+    Args:
+        guarded: does what reads a queue, and ends it where that fails.
+    """
+    words, now = [], trio.current_time()
+    for each in queues:
+        if each.tailer is not None:
+            word = each.rests(now)
+            if word is None and not each.has_more:
+                word = guarded(each, each.tailer.watched)
+            if word is None:
+                return None
+            words.append(word)
+    return words

@@ -28,7 +28,7 @@ from cqrepl.replicator.outgoing.lineagedesk import LineageDesk
 from cqrepl.replicator.outgoing.offerdesk import OfferDesk
 from cqrepl.replicator.outgoing.outgoingframes import OutgoingFrames
 from cqrepl.replicator.outgoing.outgoinglanes import OutgoingLanes
-from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
+from cqrepl.replicator.outgoing.outgoingqueue import Outgoing, watched_words
 from cqrepl.replicator.outgoing.pausedesk import PauseDesk
 from cqrepl.replicator.outgoing.queuebehind import QueueBehind
 from cqrepl.replicator.outgoing.resenddesk import ResendDesk
@@ -96,16 +96,8 @@ class SourceSession:
         return not is_held and self._connection.source(each.cid).has_room
 
     def watched(self, rooms: Rooms) -> list[WatchedWord] | None:
-        words, now = [], trio.current_time()
-        for each in list(self.outgoing.values()):
-            if self._reads(each, rooms) and each.tailer is not None:
-                word = each.rests(now)
-                if word is None and not each.has_more:
-                    word = self.guarded(each, each.tailer.watched)
-                if word is None:
-                    return None
-                words.append(word)
-        return words
+        reads = partial(self._reads, rooms=rooms)
+        return watched_words(filter(reads, list(self.outgoing.values())), self.guarded)
 
     @property
     def is_settled(self) -> bool:
@@ -134,19 +126,15 @@ class SourceSession:
     def has_stopped(self) -> bool:
         has_any = bool(self._offers.offered or self._offers.failed)
         is_held_up = bool(self._pauses.troubles or self.withdrawn)
-        return (
-            has_any
-            and not is_held_up
-            and all(each.has_stopped and each.is_final for each in self.outgoing.values())
-        )
+        are_over = all(each.is_over for each in self.outgoing.values())
+        return has_any and not is_held_up and are_over
 
     def has_ended(self, name: str) -> bool:
         """True where nothing more comes of a queue on this connection, nor would with another sink:
         no excerpt, and no acknowledgement."""
         found = [each for each in self.outgoing.values() if each.queue.name == name]
         return (bool(found) or name in self._offers.failed) and all(
-            each.has_stopped and each.is_final and self._connection.source(each.cid).is_settled
-            for each in found
+            each.is_over and self._connection.source(each.cid).is_settled for each in found
         )
 
     @property
