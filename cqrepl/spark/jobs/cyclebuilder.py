@@ -83,18 +83,20 @@ def _locked(folder: Path) -> int:
 
     Raises:
         BlockingIOError: another process has it.
+        OSError: it cannot be made.
     """
     while True:
-        with ExitStack() as stack, suppress(FileNotFoundError):
-            make_synced(folder.parent)
-            folder.mkdir(exist_ok=True)
-            descriptor = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # else another process has removed it meanwhile, as it was done
-            if os.path.samestat(os.fstat(descriptor), folder.stat()):
-                stack.pop_all()
-                return descriptor
+        make_synced(folder.parent)
+        folder.mkdir(exist_ok=True)
+        with ExitStack() as stack:
+            # the process that had it removes it when it is done, at any of these steps
+            with suppress(FileNotFoundError):
+                descriptor = os.open(folder, os.O_RDONLY)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                    stack.pop_all()
+                    return descriptor
 
 
 def _check_links(folder: Path, target: Path) -> None:

@@ -39,3 +39,12 @@ def test_a_folder_of_somebody_else_stays_as_it_is(tmp_path: Path, name: str) -> 
             pass
     assert len(list(left.iterdir())) == 2
     assert not (tmp_path / "q").exists()
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("target", ["/proc/q", "/proc/queues/q"])
+def test_a_folder_that_cannot_be_made_is_an_error(target: str) -> None:
+    """The kernel answers `mkdir` in /proc with ENOENT, as it does in a directory that is gone."""
+    with pytest.raises(FileNotFoundError, match="/proc/q"):
+        with workshop(Path(target)):
+            pass
