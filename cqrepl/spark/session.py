@@ -25,7 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cqrepl.console import exitcodes
-from cqrepl.spark.activesession import active
+from cqrepl.spark.activesession import active, java_of
 from cqrepl.spark.failures import JobFailed, is_interrupted, one_line
 from cqrepl.spark.java import find_java
 from cqrepl.spark.shipment import beside, ship_settings
@@ -95,10 +95,12 @@ def session(settings: SessionSettings, name: str) -> Iterator[SparkSession]:
 def _session_of_process() -> SparkSession | None:
     """The active session of the calling thread, else the one that another thread has made."""
     try:
-        found = SparkSession.active()
+        found: Any = SparkSession.active()
     except PySparkRuntimeError:  # there is none
         return None
-    return None if found.sparkContext._jsc is None else found  # it may have been stopped
+    # it may have been stopped; one over Spark Connect has no Java here
+    stopped = found.is_stopped if java_of(found) is None else found.sparkContext._jsc is None
+    return None if stopped else found
 
 
 def _start(settings: SessionSettings, name: str, folder: Path) -> SparkSession:

@@ -11,14 +11,15 @@ What the query is planned with tells the queue, and the task looks at that first
 cluster another one may lie at its path.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.functions import udtf
-from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from cqrepl.queue import Queue
+from cqrepl.spark.activesession import java_of
 from cqrepl.spark.lostends import check_end
 from cqrepl.spark.ranges import present
 from cqrepl.spark.reasons import reason_only
@@ -90,9 +91,12 @@ class ChronicleRange:
 
 def register_function(spark: "SparkSession") -> None:
     """Makes `chronicle_range` known to a session; once more replaces it."""
-    function = udtf(ChronicleRange, useArrow=False)
-    assert isinstance(function, UserDefinedTableFunction)  # called so, it is no decorator
-    spark.udtf.register(NAME, function)
+    make: Callable[..., Any] = udtf
+    if java_of(spark) is None:  # Spark Connect registers functions of a class of its own
+        from pyspark.sql.connect import functions
+
+        make = functions.udtf
+    spark.udtf.register(NAME, make(ChronicleRange, useArrow=False))
 
 
 def _options(*values: Any) -> ReadOptions:

@@ -1,4 +1,5 @@
-"""A standalone cluster on loopback, from what the pip package holds: a master and two workers.
+"""A standalone cluster on loopback, from what the pip package holds: a master and two workers; and
+a server of Spark Connect.
 
 Its executors run a bare Python: nothing of this project, only pyarrow.
 """
@@ -9,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from tests.spark.quickjava import OPTIONS
 from tests.support.ports import reserved_port
 
 PATIENCE_S = 300
+_LISTENING = r"Spark Connect server started at: .*:(\d+)"
 BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -73,6 +75,36 @@ def cluster(folder: Path, hiding: Sequence[tuple[Path, Path]] = ()) -> Iterator[
         yield Cluster(master=master, folder=folder, workers=tuple(workers))
 
 
+@contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """A server of Spark Connect, for the length of a block: what a client gives as `remote`. Its
+    workers are this Python."""
+    log = folder / "connect.log"
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": OPTIONS,
+        "spark.local.dir": str(folder),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    words = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    words += ["--master", "local[2]"]
+    for name, value in conf.items():
+        words += ["--conf", f"{name}={value}"]
+    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parents[2])}
+    python["SPARK_DAEMON_MEMORY"] = "1g"
+    with ExitStack() as stack:
+        _start(stack, "SparkSubmit", [*words, "spark-internal"], log, environment=python)
+        _wait_for(log, _LISTENING, 1)
+        found = re.search(_LISTENING, log.read_text())
+        assert found is not None
+        yield f"sc://127.0.0.1:{found[1]}"
+
+
 def _only_arrow(folder: Path) -> None:
     """A folder with pyarrow and nothing else of what is installed here."""
     folder.mkdir()
@@ -98,23 +130,28 @@ def _elsewhere(directory: Path, path: Path) -> list[str]:
 
 
 def _start(
-    stack: ExitStack, name: str, words: list[str], log: Path, before: Sequence[str] = ()
+    stack: ExitStack,
+    name: str,
+    words: list[str],
+    log: Path,
+    before: Sequence[str] = (),
+    environment: Mapping[str, str] = {},
 ) -> int:
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
     program = Path(found.origin).parent / "bin" / "spark-class"
-    environment = {
+    ours = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PYSPARK", "PYTHON", "SPARK"))
     }
-    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment["SPARK_DAEMON_JAVA_OPTS"] = OPTIONS
+    ours |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
+    ours["SPARK_DAEMON_JAVA_OPTS"] = OPTIONS
     with log.open("w") as out:
         process = subprocess.Popen(
             [*before, str(program), f"org.apache.spark.deploy.{name}", *words],
-            env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            env=ours | dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
         )  # fmt: skip
     stack.callback(process.wait)
     stack.callback(process.terminate)
@@ -125,4 +162,5 @@ def _wait_for(log: Path, text: str, count: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while len(re.findall(text, log.read_text())) < count:
         assert time.monotonic() < deadline, log.read_text()[-2000:]
+        assert 'Exception in thread "main"' not in log.read_text(), log.read_text()[-2000:]
         time.sleep(0.05)

@@ -41,7 +41,7 @@ from cqrepl.spark.jobs.auditcycles import (
 from cqrepl.spark.jobs.auditplan import common_layout
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
 from cqrepl.spark.jobs.blocks import TASK_BYTES
-from cqrepl.spark.jobs.tasks import run_for_objects
+from cqrepl.spark.jobs.tasks import handed, run_for_objects
 from cqrepl.spark.witness import Witness, check_witnesses, witness_of
 
 _Returned = TypeVar("_Returned")
@@ -185,22 +185,19 @@ def _compared(
             yield from proved(copies, cycle, span)
         else:
             to_read.append(cycle)
-    # what is told of thousands of store files: a worker takes it once, and not in each of its tasks
-    seen = spark.sparkContext.broadcast([SeenCopy(copy.path, copy.info) for copy in copies])
-
-    def work(task: tuple[list[Cycle], tuple[Witness, ...]]) -> Iterator[Told]:
-        cycles, witnesses = task
-        check_witnesses(witnesses)
-        opened = reopened(seen.value)
-        for cycle in cycles:
-            yield from compare_cycle(opened, cycle, span)
-
     cut = _tasks(copies, to_read, task_bytes)
     tasks = list(zip(cut, _witnesses(copies, cut, span), strict=True))
-    try:
+    # what is told of thousands of store files
+    with handed(spark, [SeenCopy(copy.path, copy.info) for copy in copies]) as seen:
+
+        def work(task: tuple[list[Cycle], tuple[Witness, ...]]) -> Iterator[Told]:
+            cycles, witnesses = task
+            check_witnesses(witnesses)
+            opened = reopened(seen())
+            for cycle in cycles:
+                yield from compare_cycle(opened, cycle, span)
+
         yield from run_for_objects(spark, "compared", work, tasks)
-    finally:
-        seen.unpersist()
 
 
 def _witnesses(

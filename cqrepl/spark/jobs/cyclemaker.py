@@ -76,14 +76,15 @@ class _Task(Generic[Source]):
 Reading = Callable[[Source, list[Answer]], Iterator[Piece]]
 
 
-def is_split(size_bytes: int, total_bytes: int, spark: SparkSession, task_bytes: int) -> bool:
+def is_split(size_bytes: int, total_bytes: int, at_once: int, task_bytes: int) -> bool:
     """Whether a cycle is made by several tasks: where one alone would be waited for.
 
     Args:
         total_bytes: of all cycles.
+        at_once: how many tasks run at once.
         task_bytes: what a part has at least, about.
     """
-    share = total_bytes // max(1, spark.sparkContext.defaultParallelism)
+    share = total_bytes // at_once
     return size_bytes > max(share, task_bytes)
 
 

@@ -12,6 +12,7 @@ task tells whether it sees the driver's directory, before it fills a queue.
 
 import json
 import tempfile
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +22,7 @@ import wire
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueLayout
 from cqrepl.queue.files.maker import put_in_place
-from cqrepl.spark.activesession import active
+from cqrepl.spark.activesession import active, java_of
 from cqrepl.spark.failures import one_line
 from cqrepl.spark.jobs.fillsource import FORMAT, PARTITION, PAYLOAD, Filling, FillSource
 from cqrepl.spark.jobs.keycolumns import (
@@ -106,8 +107,17 @@ def preload(
     with tempfile.TemporaryDirectory(prefix="cqrepl-preload-") as folder:
         report = Path(folder) / "report"
         spark = frame.sparkSession
-        with active(spark), progress(spark, "filled"), one_line():
-            writer = _spread(frame, settings).write.format(FORMAT).mode("append")
+        with (
+            active(spark),
+            progress(spark, "filled"),
+            one_line(),
+            ExitStack() as planning,
+        ):
+            planning.enter_context(java_charsets(spark))
+            spread = _spread(frame, settings)
+            if java_of(spark) is not None:  # else the plan is made by the action itself
+                planning.close()
+            writer = spread.write.format(FORMAT).mode("append")
             writer.option("filling", filling.to_text()).option("report", str(report)).save()
         told = [json.loads(line) for line in report.read_text().splitlines()]
     filled = {partition: Filled(**fields) for partition, fields in told}
@@ -118,7 +128,8 @@ def preload(
 
 
 def _spread(frame: "DataFrame", settings: PreloadSettings) -> "DataFrame":
-    """Rows of (partition, payload): each partition in one task, sorted.
+    """Rows of (partition, payload): each partition in one task, sorted. To be called, and planned,
+    within `java_charsets`.
 
     What they are sorted by are the same bytes as texts: Spark compares texts where they lie, and
     copies binary values out of both rows for each comparison.
@@ -126,12 +137,11 @@ def _spread(frame: "DataFrame", settings: PreloadSettings) -> "DataFrame":
     kinds = dict(frame.dtypes)
     order = settings.order or (_INDEX if kinds.get(_INDEX) in WHOLE_NUMBERS else None)
     place = order_columns(None if order is None else column(order), kinds.get(order or "", ""))
-    with java_charsets(frame.sparkSession):
-        rows = frame.select(
-            key_column(column(settings.key), kinds[settings.key]).alias(_KEY),
-            *(value.alias(_PLACE) for value in place),
-            _payload(frame, settings).cast("string").alias(PAYLOAD),
-        )
+    rows = frame.select(
+        key_column(column(settings.key), kinds[settings.key]).alias(_KEY),
+        *(value.alias(_PLACE) for value in place),
+        _payload(frame, settings).cast("string").alias(PAYLOAD),
+    )
     rows = rows.withColumn(PARTITION, partition_column_of(column(_KEY), settings.partitions))
     rows = rows.withColumn(_KEY, column(_KEY).cast("string"))
     by = [column(name).asc_nulls_first() for name in (_KEY, *([_PLACE] if place else []), PAYLOAD)]

@@ -37,7 +37,7 @@ from cqrepl.spark.jobs.cyclemaker import CyclePart, PlannedCycle, is_split, make
 from cqrepl.spark.jobs.knowncycles import check_known
 from cqrepl.spark.jobs.notedpieces import Doubt
 from cqrepl.spark.jobs.stitcher import Stitcher, Taken, goes_on
-from cqrepl.spark.jobs.tasks import Answer
+from cqrepl.spark.jobs.tasks import Answer, parallelism
 from cqrepl.spark.ranges import IndexRange
 from cqrepl.spark.witness import Witness, check_witnesses, witness_of
 
@@ -118,12 +118,12 @@ def rebuild(
     check_known(found.paths, found.blocks, found.layout.roll_cycle.shift)
     cycles = list(_cycles(found, order))
     sizes = [_size_of(found.paths, cycle.file) for cycle in cycles]
-    total = sum(sizes)
+    total, at_once = sum(sizes), parallelism(spark)
     with ExitStack() as stack:
         copied = [stack.enter_context(Queue.open(path)) for path in found.paths]
         planned = [
             _planned(
-                cycle, size, task_bytes if is_split(size, total, spark, task_bytes) else None,
+                cycle, size, task_bytes if is_split(size, total, at_once, task_bytes) else None,
                 copied,
             )
             for cycle, size in zip(cycles, sizes, strict=True)

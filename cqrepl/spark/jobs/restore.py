@@ -23,7 +23,7 @@ from cqrepl.spark.jobs.archiveplace import ArchivePlace, place_of
 from cqrepl.spark.jobs.blocks import TASK_BYTES, Piece
 from cqrepl.spark.jobs.cyclebuilder import install, workshop
 from cqrepl.spark.jobs.cyclemaker import CyclePart, PlannedCycle, is_split, make_cycles
-from cqrepl.spark.jobs.tasks import Answer
+from cqrepl.spark.jobs.tasks import Answer, parallelism
 from wire.header import HEADER_BYTES
 
 
@@ -53,10 +53,11 @@ def restore(
     """
     place, target = place_of(archive), Path(target).absolute()
     manifest = read_manifest(place)
-    total = sum(map(_size_of, manifest.cycles))
+    sizes = [_size_of(cycle) for cycle in manifest.cycles]
+    total, at_once = sum(sizes), parallelism(spark)
     cycles = [
-        _planned(cycle, task_bytes if is_split(_size_of(cycle), total, spark, task_bytes) else None)
-        for cycle in manifest.cycles
+        _planned(cycle, task_bytes if is_split(size, total, at_once, task_bytes) else None)
+        for cycle, size in zip(manifest.cycles, sizes, strict=True)
     ]
 
     def read(parts: tuple[ArchivePart, ...], _: list[Answer]) -> Iterator[Piece]:

@@ -14,7 +14,9 @@ from typing import Any, Final, TypeVar
 
 from pyspark.sql import SparkSession
 
+from cqrepl.spark.activesession import java_of
 from cqrepl.spark.failures import one_line
+from cqrepl.spark.jobs.connecttasks import parallelism_over_connect, run_over_connect
 from cqrepl.spark.taskreader import settle_worker
 
 Task = TypeVar("Task")
@@ -68,13 +70,37 @@ def run_for_objects(
             yield from work(task)
 
     with progress(spark, what), one_line():
+        if java_of(spark) is None:
+            return run_over_connect(spark, run, tasks)
         return spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(run).collect()
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once; at least 1."""
+    if java_of(spark) is None:
+        return max(1, parallelism_over_connect(spark))
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+@contextmanager
+def handed(spark: SparkSession, value: Found) -> Iterator[Callable[[], Found]]:
+    """Hands a value to all tasks of a block: a worker takes it once, and not in each of its tasks.
+    Over Spark Connect, which has no broadcast, it travels with each."""
+    if java_of(spark) is None:
+        yield lambda: value
+        return
+    sent = spark.sparkContext.broadcast(value)
+    try:
+        yield lambda: sent.value
+    finally:
+        sent.unpersist()
 
 
 @contextmanager
 def progress(spark: SparkSession, what: str) -> Iterator[None]:
-    """Shows how many tasks are done while a block runs; nothing where stderr is no terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    """Shows how many tasks are done while a block runs; nothing where stderr is no terminal, or
+    over Spark Connect, which does not tell."""
+    if sys.stderr is None or not sys.stderr.isatty() or java_of(spark) is None:
         yield
         return
     ended = threading.Event()

@@ -1,0 +1,96 @@
+"""A client of Spark Connect, as a program of its own: it has no Java, and prints what it found.
+
+python -m tests.spark.connecting sc://127.0.0.1:15002 read /data/queues/orders
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cqrepl.queue import Queue
+from cqrepl.spark import in_index_order, register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def read(spark: "SparkSession", queue: Path) -> object:
+    """How many excerpts a frame and the table function find."""
+    sql = f"SELECT * FROM chronicle_range('{queue}', NULL, NULL)"
+    frame = spark.read.format("chronicle").load(str(queue))
+    return {"frame": frame.count(), "range": len(spark.sql(sql).collect())}
+
+
+def write(spark: "SparkSession", queue: Path) -> object:
+    """Makes a copy by a frame, and Parquet files by a stream."""
+    frame = in_index_order(spark.read.format("chronicle").load(str(queue)), 2)
+    writer = frame.write.format("chronicle").option("like", str(queue)).mode("append")
+    writer.save(str(queue.with_name("copy")))
+    out, checkpoint = str(queue.with_name("out")), str(queue.with_name("checkpoint"))
+    stream = spark.readStream.format("chronicle").load(str(queue)).writeStream.format("parquet")
+    stream = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    assert stream.start(out).awaitTermination(300)
+    return spark.read.parquet(out).count()
+
+
+def jobs(spark: "SparkSession", queue: Path) -> object:
+    """Every job, over the queue and its copy."""
+    from cqrepl.spark.failures import JobFailed
+    from cqrepl.spark.jobs.archive import archive
+    from cqrepl.spark.jobs.audit import audit
+    from cqrepl.spark.jobs.lag import lag
+    from cqrepl.spark.jobs.preload import PreloadSettings, preload
+    from cqrepl.spark.jobs.rebuild import rebuild
+    from cqrepl.spark.jobs.restore import restore
+    from cqrepl.spark.session import SessionSettings, session
+
+    kept, copy = queue.with_name("archive"), queue.with_name("copy")
+    archived = archive(spark, queue, kept)[0].count
+    made = restore(spark, kept, queue.with_name("restored")).made
+    rebuilt = rebuild(spark, [queue, copy], queue.with_name("rebuilt")).count
+    with Queue.open(queue) as opened:
+        layout = opened.layout
+    rows = spark.createDataFrame([(f"ключ {nth}", nth) for nth in range(20)], "k string, n bigint")
+    filled = preload(
+        rows, queue.with_name("maps"), PreloadSettings(key="k", partitions=3), layout=layout,
+        now_ms=1_700_000_000_000,
+    )  # fmt: skip
+    try:
+        lag(spark, [queue])
+        told = ""
+    except JobFailed as error:
+        told = str(error)
+    with session(SessionSettings(), "orders") as there:
+        is_same_session = there is spark
+    return {
+        "same": audit(spark, [queue, copy], reads_all=True).is_same,
+        "archived": archived,
+        "restored": len(made),
+        "rebuilt": rebuilt,
+        "preloaded": sum(each.excerpts for each in filled),
+        "lag": told,
+        "session": is_same_session,
+    }
+
+
+_WHAT: Final[dict[str, Callable[["SparkSession", Path], object]]] = {
+    each.__name__: each for each in (read, write, jobs)
+}
+
+
+def main(url: str, *words: str) -> None:
+    """Does one or more things with queues, and prints a line for each."""
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    spark = builder.remote(url).getOrCreate()
+    register(spark)
+    for what, path in zip(words[::2], words[1::2], strict=True):
+        print(json.dumps(_WHAT[what](spark, Path(path))), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,64 @@
+"""A real server of Spark Connect, and clients of it, which have no Java of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.cluster import PATIENCE_S, connect_server
+from tests.spark.conftest import spark_missing
+from tests.spark.queues import excerpts, make_queue
+from tests.support.requirements import require
+
+pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the server is."""
+    reason = spark_missing()
+    if reason is None and find_spec("grpc") is None:
+        reason = "what pyspark[connect] asks for is not installed"
+    if reason is not None:
+        require("spark", reason)
+    with connect_server(tmp_path_factory.mktemp("server")) as found:
+        yield found
+
+
+def told(url: str, *words: str | Path) -> list[Any]:
+    """What a client says of some things that it does with queues."""
+    client = [sys.executable, "-W", "ignore", "-m", "tests.spark.connecting", url]
+    environment = {key: value for key, value in os.environ.items() if "SPARK" not in key}
+    tree = Path(__file__).parents[2]
+    done = subprocess.run(
+        [*client, *map(str, words)], env=environment, cwd=tree, capture_output=True, text=True,
+        check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_registered_session_reads_a_queue(url: str, tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "orders", (30, 5))
+    assert told(url, "read", queue) == [{"frame": 35, "range": 35}]
+
+
+@pytest.mark.long
+def test_a_session_writes_streams_and_runs_each_job(url: str, tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "orders", (30, 5))
+    streamed, found = told(url, "write", queue, "jobs", queue)
+    assert streamed == 35
+    assert found.pop("lag").startswith("expected a log of acknowledgements, of 40 bytes each")
+    assert found == {
+        "same": True, "archived": 30, "restored": 1, "rebuilt": 35, "preloaded": 20,
+        "session": True,
+    }  # fmt: skip
+    assert excerpts(tmp_path / "copy") == excerpts(queue)
+    assert excerpts(tmp_path / "rebuilt") == excerpts(queue)
+    assert excerpts(tmp_path / "restored") == excerpts(queue)[:30]
