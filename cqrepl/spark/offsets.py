@@ -2,6 +2,7 @@
 
     {"queues": {"orders": {"next": "0x451600000010"}}, "v": 1}
 
+Beside `next` stands what tells the queue (`streammarks`).
 `next` is the index wanted next, so a batch is what lies from the start's up to, excluding, the
 end's. Behind the last excerpt of a cycle it stays there until one of a later cycle is taken: no
 index is ever invented. Spark keeps this as text, so there is one form only: names sorted, indexes
@@ -35,9 +36,14 @@ class Limits:
 NO_LIMITS: Final = Limits()
 
 
-def as_offset(positions: Mapping[str, int]) -> dict[str, object]:
-    """The next index of each queue, by name, as Spark keeps it."""
-    queues = {name: {"next": format_index(positions[name])} for name in sorted(positions)}
+def as_offset(
+    positions: Mapping[str, int], marks: Mapping[str, Mapping[str, str]] | None = None
+) -> dict[str, object]:
+    """The next index of each queue, by name, as Spark keeps it, with what tells the queue."""
+    queues = {
+        name: {"next": format_index(positions[name]), **(marks or {}).get(name, {})}
+        for name in sorted(positions)
+    }
     return {"queues": queues, "v": _VERSION}
 
 

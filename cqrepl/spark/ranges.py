@@ -108,6 +108,7 @@ def followed(
     index_from: int = NEXT_OF_EMPTY,
     *,
     may_be_lost: bool = False,
+    open_below: int = -1,
     is_enough: abc.Callable[[IndexRange], bool] | None = None,
 ) -> list[IndexRange]:
     """What a tailer that stands at `index_from` would read now: as `present`, up to the first cycle
@@ -115,6 +116,7 @@ def followed(
 
     Args:
         may_be_lost: goes on with what is left.
+        open_below: lower cycles are left also where they have not ended.
         is_enough: is told each range in turn, and whether another one is looked for.
 
     Raises:
@@ -138,7 +140,8 @@ def followed(
         if found is not None:
             ranges.append(found)
         reached = cycle
-        if not has_ended or (found is not None and is_enough is not None and is_enough(found)):
+        waits = not has_ended and cycle >= open_below
+        if waits or (found is not None and is_enough is not None and is_enough(found)):
             break
     if listed:
         cycles.check_between(max(Cycle(first - 1), listed[0]), reached)

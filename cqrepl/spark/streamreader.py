@@ -13,8 +13,11 @@ only tells retention what will not be asked for again (option `reader`).
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,8 +31,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cqrepl.queue import IndexGap, NotAQueue, Queue, QueueError, format_index
-from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of
 from cqrepl.queue.read.registration import Readers
+from cqrepl.queue.read.stall import with_excerpts_above
 from cqrepl.spark.lostends import check_end
 from cqrepl.spark.offsets import (
     NO_LIMITS,
@@ -45,9 +49,13 @@ from cqrepl.spark.partitions import SplitPartition, partitions_of
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import IndexRange, check_held, followed, present
 from cqrepl.spark.reasons import reason_only
+from cqrepl.spark.streammarks import Mark, check_mark, mark_of, marks_of
+from cqrepl.spark.streamstalls import confirmed_stall
 from cqrepl.spark.tableoptions import OptionError, ReadOptions, StreamOptions, TableError
 from cqrepl.spark.taskreader import read_split
 
+_CLOSING_S: Final = 10.0  # in which a living writer sets the end of a cycle that it has left
+_LOOK_PAUSE_S: Final = 0.1
 _logger = logging.getLogger(__name__)
 
 
@@ -106,9 +114,8 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> dict[str, object]:
         """Where a query without a checkpoint begins; the same each time, as Spark asks twice."""
         if self._initial is None:
-            self._initial = as_offset(
-                {name: self._start_of(path) for name, path in self._finder.find().items()}
-            )
+            starts = {name: self._start_of(path) for name, path in self._finder.find().items()}
+            self._initial = as_offset(starts, self._marks(starts, starts))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -128,16 +135,21 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         Raises:
             IndexGap: what follows `start` is not there any more.
             OptionError: the checkpoint is about a queue that no path stands for.
+            QueueError: a queue is another one than that of the checkpoint; or no writer has closed
+                a cycle, and later ones hold excerpts.
         """
         positions = positions_of(start)
         limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._limits
-        pending = self._pending(positions, limits)
+        marks = marks_of(start)
+        pending = self._pending(positions, marks, limits)
         if self._targets is not None:
             pending = {
                 name: capped(ranges, self._targets.get(name, 0)) for name, ranges in pending.items()
             }
         self._register(positions)
-        return as_offset(advanced(positions, pending, limits))
+        ends = advanced(positions, pending, limits)
+        moved = [name for name, index in ends.items() if positions.get(name) != index]
+        return as_offset(ends, marks | self._marks(ends, moved))
 
     @reason_only()
     def prepareForTriggerAvailableNow(self) -> None:
@@ -159,11 +171,13 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             IndexGap, OptionError: as `latestOffset`.
         """
         begins, ranges, paths = positions_of(start), [], {}
+        marks, end_marks = marks_of(start), marks_of(end)
         for name, index_end in positions_of(end).items():
             index = begins.get(name, 0)
             if index_end > index:
                 paths[name] = self._path_of(name)
-                ranges += self._between(paths[name], index, index_end)
+                told = {index: marks.get(name, {}), index_end: end_marks[name]}
+                ranges += self._between(paths[name], index, index_end, told)
         return partitions_of(ranges, paths, self._options)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
@@ -196,7 +210,17 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             following = present(queue, starting)
             return following[0].index_first if following else end
 
-    def _pending(self, positions: Mapping[str, int], limits: Limits) -> dict[str, list[IndexRange]]:
+    def _marks(self, positions: Mapping[str, int], names: Iterable[str]) -> dict[str, Mark]:
+        """What tells some queues at their positions; nothing of one that has just gone."""
+        found: dict[str, Mark] = {}
+        for name in names:
+            with suppress(NotAQueue), Queue.open(self._path_of(name)) as queue:
+                found[name] = mark_of(queue, positions[name])
+        return found
+
+    def _pending(
+        self, positions: Mapping[str, int], marks: Mapping[str, Mark], limits: Limits
+    ) -> dict[str, list[IndexRange]]:
         """What of each queue a batch could hold, of those too that have come meanwhile."""
 
         def wanted(name: str) -> Callable[[IndexRange], bool]:
@@ -206,8 +230,9 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         for name, index in positions.items():
             try:
                 with Queue.open(self._path_of(name)) as queue:
+                    check_mark(queue, index, marks[name])
                     try:
-                        pending[name] = followed(queue, index, is_enough=wanted(name))
+                        pending[name] = self._followed(queue, name, index, wanted)
                         if not pending[name] and self._stream.fail_on_data_loss:
                             check_end(queue)  # else one of it would wait here for ever
                     except IndexGap as gap:
@@ -219,13 +244,56 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 self._check_loss(error)
         for name, queue in self._opened():
             if name not in positions:
-                pending[name] = followed(queue, is_enough=wanted(name))
+                pending[name] = self._followed(queue, name, NEXT_OF_EMPTY, wanted)
         return pending
 
-    def _between(self, path: Path, index: int, index_end: int) -> list[IndexRange]:
+    def _followed(
+        self,
+        queue: Queue,
+        name: str,
+        index: int,
+        wanted: Callable[[str], Callable[[IndexRange], bool]],
+    ) -> list[IndexRange]:
+        """As `followed`; where a cycle that no writer has closed is in the way, that is told.
+
+        Raises:
+            IndexGap: as `followed`.
+            QueueError: a cycle has no end, and is not going to have one; or this run, which takes
+                what exists, has waited for that in vain.
+        """
+        deadline = time.monotonic() + _CLOSING_S
+        while True:
+            found = followed(queue, index, is_enough=wanted(name))
+            if found:
+                return found
+            stall = confirmed_stall(queue.cycles, index)
+            if stall is not None:
+                break
+            cycle = cycle_of(Index(index), queue.cycles.shift)
+            is_short = self._targets is not None and index < self._targets.get(name, 0)
+            if not is_short or with_excerpts_above(queue.cycles, cycle) is None:
+                return []
+            if time.monotonic() >= deadline:
+                raise QueueError(
+                    f"expected an end of cycle {cycle}, which a process with the write lock has"
+                    f" not set for {_CLOSING_S:g} s; later cycles hold excerpts",
+                    path=queue.path,
+                )
+            time.sleep(_LOOK_PAUSE_S)
+        error = QueueError(f"{stall}; cqrepl repair QUEUE --apply closes it")
+        self._check_loss(error)
+        return followed(
+            queue, index, may_be_lost=True, open_below=stall.cycle_next, is_enough=wanted(name)
+        )
+
+    def _between(
+        self, path: Path, index: int, index_end: int, marks: Mapping[int, Mark]
+    ) -> list[IndexRange]:
         ranges: list[IndexRange] = []
         try:
             with Queue.open(path) as queue:
+                for at, mark in marks.items():
+                    check_mark(queue, at, mark)
                 ranges = present(queue, index, index_end - 1)
                 check_held(queue, Index(index))
                 if end_of(ranges) != index_end:

@@ -49,10 +49,10 @@ class Witness:
 def witness_of(queue: Queue, spans: Sequence[tuple[int, int]]) -> Witness:
     """What tells a queue of which these spans are read, first and last index of each, in order."""
     ends = {spans[0][0], spans[-1][1]} if spans else set()
-    digests = ((index, _digest(queue, index)) for index in sorted(ends))
+    digests = ((index, excerpt_digest(queue, index)) for index in sorted(ends))
     return Witness(
         queue=queue.path,
-        identity=_identity(queue),
+        identity=kept_identity(queue),
         closed=tuple(_noted(queue, spans)),
         excerpts=tuple((index, digest) for index, digest in digests if digest is not None),
         files=tuple(_files(queue, spans)),
@@ -102,7 +102,7 @@ def check_witness(queue: Queue, witness: Witness) -> None:
     Raises:
         QueueError: it is another one.
     """
-    identity = _identity(queue)
+    identity = kept_identity(queue)
     if witness.identity is not None and identity != witness.identity:
         raise _other(queue, f"its identity is {identity}, and not {witness.identity}")
     noted = queue.cycles.closed.load()
@@ -112,7 +112,7 @@ def check_witness(queue: Queue, witness: Witness) -> None:
         if not is_as_noted and queue.cycles.has(cycle):
             raise _other(queue, f"of closed cycle {cycle} something else is noted")
     for index, digest in witness.excerpts:
-        if _digest(queue, index) not in (None, digest):
+        if excerpt_digest(queue, index) not in (None, digest):
             raise _other(queue, f"excerpt {format_index(index)} is another one")
     for path, length, changed_ns in witness.files:
         if file_state(path) not in (None, (length, changed_ns)):
@@ -126,7 +126,8 @@ def _other(queue: Queue, what: str) -> QueueError:
     )
 
 
-def _identity(queue: Queue) -> Identity | None:
+def kept_identity(queue: Queue) -> Identity | None:
+    """The identity of a queue; None where it has none, or that cannot be read."""
     try:
         return KeptIdentity(queue.cycles.table_path).load()
     except (QueueError, OSError):
@@ -167,7 +168,7 @@ def _cycles(queue: Queue, spans: Sequence[tuple[int, int]]) -> list[Cycle]:
     return sorted({cycle_of(Index(first), queue.cycles.shift) for first, _ in spans})
 
 
-def _digest(queue: Queue, index: int) -> bytes | None:
+def excerpt_digest(queue: Queue, index: int) -> bytes | None:
     """Of one excerpt; None where it cannot be read: the reading tells why."""
     try:
         tailer = queue.tailer(index)

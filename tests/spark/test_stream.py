@@ -1,26 +1,42 @@
 """Queues as streams: offsets, limits, what is lost; called as Spark calls them, and by Spark."""
 
+import hashlib
+import json
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cqrepl.queue import IndexGap, Queue, index_of
+from cqrepl.queue import IndexGap, Queue, QueueError, index_of
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.keptidentity import new_identity
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, cycle_of
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.inspection.repairplan import apply, plan_repair
+from cqrepl.queue.read import stall
 from cqrepl.queue.write.retention import Policy, remove
-from tests.support.goldens import LOST_END, READABLE, manifest, unpack
+from tests.spark.queues import excerpts
+from tests.support.goldens import LOST_END, READ_IN_PART, READABLE, manifest, unpack
 from tests.support.requirements import require
-from tests.support.samples import Excerpts, digests, fill, noon_index, noon_path
+from tests.support.samples import (
+    NOON_MS,
+    Excerpts,
+    digests,
+    fill,
+    noon_index,
+    noon_path,
+    without_end_mark,
+)
 
 try:
     from pyspark.errors import PySparkException
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+    from cqrepl.spark import streamreader
     from cqrepl.spark.datasource import ChronicleSource
     from cqrepl.spark.offsets import positions_of
     from cqrepl.spark.streamreader import ChronicleStreamReader
@@ -87,20 +103,30 @@ def test_a_stream_takes_everything_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", READABLE)
 def test_a_stream_reaches_what_java_reaches(tmp_path: Path, name: str) -> None:
+    """Behind that it says that no writer has closed the cycle."""
     golden = manifest(name)
     options = {"failOnDataLoss": "false"} if name == LOST_END else {}
-    found = digests(rest(reader_of(unpack(name, tmp_path), maxExcerptsPerBatch=70, **options)))
-    assert found == golden.digests[: golden.java_reads]
+    reader = reader_of(unpack(name, tmp_path), maxExcerptsPerBatch=70, **options)
+    found: Excerpts = []
+    with ExitStack() as stack:
+        if name in READ_IN_PART and name != LOST_END:
+            stack.enter_context(pytest.raises(QueueError, match="no end-of-file mark and no"))
+        for batch, _ in batches(reader):
+            found += batch
+    assert digests(found) == golden.digests[: golden.java_reads]
 
 
 def test_the_offset_is_one_text(tmp_path: Path) -> None:
     for name in ("b", "a"):
         fill(tmp_path / name, DAY, {0: 3})
-    end = reader_of(f"{tmp_path}/*").reportLatestOffset()
+    reader = reader_of(f"{tmp_path}/*")
     last = noon_index(DAY)
-    queues = {name: {"next": hex(last + 3)} for name in ("a", "b")}
-    assert end == {"queues": queues, "v": 1}
-    assert list(queues) == ["a", "b"]
+    queues: Any = {name: {"next": hex(last + 3)} for name in ("a", "b")}
+    assert reader.reportLatestOffset() == {"queues": queues, "v": 1}
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    digest = hashlib.blake2b(excerpts(tmp_path / "a")[-1][1], digest_size=16).hexdigest()
+    queues = {name: {"next": hex(last + 3), "last": digest} for name in ("a", "b")}
+    assert json.dumps(end) == json.dumps({"queues": queues, "v": 1})
     with pytest.raises(ValueError, match="expected an offset of version 1"):
         reader_of(tmp_path / "a").latestOffset({"v": 2}, ReadAllAvailable())
 
@@ -112,11 +138,69 @@ def test_a_cycle_that_has_not_ended_is_not_left(tmp_path: Path) -> None:
     fill(tmp_path / "later", DAY, {1: 2})
     shutil.copy(noon_path(tmp_path / "later", DAY, ahead=1), path)
     reader = reader_of(path)
-    [(found, end)] = batches(reader)
-    assert found == written
-    with Queue.open(path) as queue:
-        queue.appender()  # closes it
+    reader.prepareForTriggerAvailableNow()
+    at = reader.initialOffset()
+    end = reader.latestOffset(at, ReadAllAvailable())
+    assert between(reader, at, end) == written
+    told = "cycle 19787 has no end-of-file mark and no writer, cycle 19788 holds excerpts"
+    for each in (reader, reader_of(path)):
+        with pytest.raises(QueueError, match=f"{told}; cqrepl repair QUEUE --apply closes it"):
+            each.latestOffset(end, ReadAllAvailable())
+    assert len(rest(reader_of(path, failOnDataLoss="false"), end)) == 2
+    apply(plan_repair(path))
     assert len(rest(reader, end)) == 2
+
+
+def test_a_cycle_that_a_living_writer_does_not_close_ends_no_run_as_if_it_were_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "q"
+    fill(path, DAY, {0: 4, 1: 2})
+    without_end_mark(path)
+    monkeypatch.setattr(stall, "is_held_elsewhere", lambda *_: True)
+    monkeypatch.setattr(streamreader, "_CLOSING_S", 0.1)
+    reader = reader_of(path)
+    at = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(at, ReadAllAvailable()) == at  # it comes back
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(QueueError, match="expected an end of cycle 19787, which a process"):
+        reader.latestOffset(at, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("is_loss_told", ["true", "false"])
+def test_another_queue_under_the_checkpoint_is_refused(tmp_path: Path, is_loss_told: str) -> None:
+    path = tmp_path / "q"
+    written = fill(path, DAY, {0: 30})
+    reader = reader_of(path, maxExcerptsPerBatch=20, failOnDataLoss=is_loss_told)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(20))
+    old: Any = json.loads(json.dumps(end))
+    del old["queues"]["q"]["last"]
+    assert rest(reader, old) == written[20:]
+    shutil.rmtree(path)
+    with Queue.open(path, create=DAY) as queue:
+        queue.append_many([b"other %d" % nth for nth in range(40)], now_ms=NOON_MS)
+    for call in (
+        lambda: reader.latestOffset(end, ReadMaxRows(20)),
+        lambda: reader.partitions(start, end),
+    ):
+        with pytest.raises(QueueError, match="as the checkpoint tells it, found other bytes"):
+            call()
+    assert len(rest(reader, old)) == 20
+
+
+def test_another_identity_under_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    """Also where the last excerpt is the same."""
+    path = tmp_path / "q"
+    fill(path, DAY, {0: 30})
+    with Queue.open(path) as queue:
+        first = queue.identity.keep(new_identity)
+    reader = reader_of(path)
+    [(_, end)] = batches(reader)
+    with Queue.open(path) as queue:
+        queue.identity.replace(new_identity())
+    with pytest.raises(QueueError, match=f"expected queue {first} of the checkpoint, found queue"):
+        reader.latestOffset(end, ReadAllAvailable())
 
 
 def test_limits_of_excerpts_of_bytes_and_of_cycles(tmp_path: Path) -> None:
