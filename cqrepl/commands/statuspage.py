@@ -23,8 +23,18 @@ def page(host: Values) -> Iterator[str]:
     yield from table([_HEAD, *_rows(host)])
     yield from (_epoch(queue) for queue in host["queues"] if queue.get("epoch") is not None)
     for queue in host["queues"]:
-        if queue.get("unproved"):
-            yield f"queue {queue['name']} ({queue['role']}): {queue['unproved']}"
+        yield from _kept_back(queue)
+
+
+def _kept_back(queue: Values) -> Iterator[str]:
+    """What counts as less than it might, here and at sinks, and why."""
+    if queue["role"] == "source" and queue.get("unproved"):
+        yield f"queue {queue['name']}: here {queue['unproved']}"
+    for level, why in queue.get("kept_back", {}).items():
+        yield f"queue {queue['name']}: {level} is kept back here: {why}"
+    for sink in queue.get("sinks", ()):
+        for level, why in sink.get("kept_back", {}).items():
+            yield f"queue {queue['name']}: host {sink['host']} keeps {level} back: {why}"
 
 
 def _epoch(queue: Values) -> str:

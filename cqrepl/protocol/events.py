@@ -205,6 +205,17 @@ class LevelReached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LevelKeptBack:
+    """The sink says why a level beyond appended is true of no more there; an empty text: nothing
+    keeps it back any more."""
+
+    cid: Cid
+    name: str
+    level: AckLevel
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMoved:
     """The source's policy calls its queue safe up to `index`."""
 
@@ -329,6 +340,7 @@ Event = (
     | CompareExcerpts
     | Acknowledged
     | LevelReached
+    | LevelKeptBack
     | LevelWanted
     | CommitMoved
     | TailerMoved

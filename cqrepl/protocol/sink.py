@@ -43,7 +43,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_pending
-from cqrepl.protocol.messages.levels import LEVEL_OF, read_wanted, write_level
+from cqrepl.protocol.messages.levels import LEVEL_OF, read_wanted, write_kept_back, write_level
 from cqrepl.protocol.messages.names import (
     COMMITTED,
     IDENTITY,
@@ -86,6 +86,7 @@ class SinkHandler(Stoppable):
         self._returned_to: int | None = None  # gave back up to here; None: nothing, or it is told
         self.acknowledged = -1  # up to here, or it was here before the stream
         self.levels_told = dict.fromkeys(AckLevel, -1)  # up to which index
+        self._kept_back = dict.fromkeys(LEVEL_OF.values(), "")  # why, as the source was told
         self._levels_due = dict.fromkeys(LEVEL_OF.values(), -1)
         outbox.tell(QueueOffered(cid=cid, name=self.name, offer=offer))
 
@@ -207,6 +208,16 @@ class SinkHandler(Stoppable):
         said behind its acknowledgement."""
         self._levels_due[level] = max(index, self._levels_due[level])
         self._tell_levels()
+
+    def keep_back(self, level: AckLevel, why: str) -> bool:
+        """Why a level is true of no more here, "" for no reason: the source hears of a change. True
+        where it does now."""
+        if not self.tells_levels or why == self._kept_back[level]:
+            return False
+        self._kept_back[level] = why
+        document = write_kept_back(level, self.levels_told[level], why)
+        self._outbox.send(self.cid_document, document)
+        return True
 
     def told_live(self, acknowledged: int, levels: Mapping[AckLevel, int]) -> None:
         """A live pump has said so much in its place."""

@@ -22,6 +22,7 @@ from cqrepl.protocol.events import (
     AnswerOverdue,
     CompareExcerpts,
     CopyAudited,
+    LevelKeptBack,
     LevelReached,
     LineageClaimed,
     ProofGiven,
@@ -39,7 +40,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_proved
-from cqrepl.protocol.messages.levels import LEVEL_OF, write_committed, write_wanted
+from cqrepl.protocol.messages.levels import LEVEL_OF, read_level, write_committed, write_wanted
 from cqrepl.protocol.messages.names import PENDING, PROOF, RUN, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_proof, write_identity, write_prove
@@ -275,7 +276,7 @@ class SourceHandler(Stoppable):
             ):  # later the time keeps writers from being kept out
                 self.answer_deadline = now + self._pace.seconds
         elif name in LEVEL_OF and self._outbox.has_levels:
-            self._level_reached(LEVEL_OF[name], read_acknowledgement(reader)[0])
+            self._level_reached(LEVEL_OF[name], *read_level(reader))
         elif name == PROOF:
             self._proof_given(*read_proof(reader))
         elif name == STOPPED:
@@ -420,7 +421,7 @@ class SourceHandler(Stoppable):
         """The sink had everything up to this when it answered."""
         return -1 if self.answer is None else self.answer.next_index - 1
 
-    def _level_reached(self, level: AckLevel, index: int) -> None:
+    def _level_reached(self, level: AckLevel, index: int, why: str | None) -> None:
         if self.has_stopped:
             return
         self._move(SourceMove.ACKNOWLEDGEMENT, RemoteProtocolError)
@@ -432,6 +433,9 @@ class SourceHandler(Stoppable):
         if index >= 0:
             event = LevelReached(cid=self.cid, name=self.name, level=level, index=index)
             self._outbox.tell(event)
+        if why is not None:
+            kept = LevelKeptBack(cid=self.cid, name=self.name, level=level, why=why)
+            self._outbox.tell(kept)
 
     def tell_commit(self, index: int) -> None:
         """The queue is safe up to `index`: tells the sink, as far as it has it. The rest it hears

@@ -1,5 +1,6 @@
 """What sinks say beyond the acknowledgement: what is on their disks, and was taken by programs."""
 
+import errno
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import trio
 
 from cqrepl.kernel.board import AckLevel
-from cqrepl.protocol.ackpolicy import AckPolicy
+from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout
 from cqrepl.queue import Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SYNCED_KEY
@@ -17,6 +18,7 @@ from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.replicator.disk import syncedfiles, syncer
+from cqrepl.replicator.leadership import AckUnknown
 from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import Surroundings
@@ -262,3 +264,61 @@ async def test_nor_by_the_next_process_before_the_machine_is_started_again(
         async with live_sink(copy, source.port) as sink:
             await in_thread(waits(board, LAST + 5, SYNCED))
             assert sink.queues["q"].received_excerpts == 5
+
+
+async def test_a_sink_that_can_no_longer_sync_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
+    async with joined(path, tmp_path / "copy") as (source, sink):
+        queue = source.queues["q"]
+        await eventually(lambda: queue.board.marks_at(SYNCED) == {2: LAST})
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(errno.EIO, "the disk errs")
+
+        monkeypatch.setattr(sink.queues["q"].disk._files, "sync", fail)
+        [(index, _)] = more_excerpts(path, 3, 1)
+        await eventually(lambda: SYNCED in queue.kept_back()[2])
+        policy = AckPolicy(level=SYNCED, timeout_seconds=0, on_timeout=OnTimeout.FAIL)
+        with pytest.raises(AckUnknown, match=r"host 2 keeps synced back: .* the disk errs"):
+            await queue.leading.wait_acked(index, policy)
+        appended = AckPolicy(timeout_seconds=0, on_timeout=OnTimeout.FAIL)
+        with pytest.raises(AckUnknown) as other:
+            await queue.leading.wait_acked(index + 1, appended)
+        assert not other.value.hindrances, "it says nothing of another level"
+    assert caplog.text.count("host 2 keeps synced back: ") == 1
+
+
+async def test_a_disk_that_is_well_again_keeps_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
+    async with joined(path, tmp_path / "copy") as (source, sink):
+        queue = source.queues["q"]
+        await eventually(lambda: queue.board.marks_at(SYNCED) == {2: LAST})
+        with monkeypatch.context() as full:
+            hindrance = OSError(errno.ENOSPC, "no room for the mark")
+            full.setattr(sink.queues["q"].disk._files, "sync", lambda *_, **__: hindrance)
+            more_excerpts(path, 3, 1)
+            await eventually(lambda: "no room for the mark" in str(queue.kept_back()[2]))
+        await eventually(lambda: not queue.kept_back()[2])
+        assert queue.board.marks_at(SYNCED)[2] > LAST
+
+
+async def test_a_wait_for_applied_hears_that_no_program_takes_anything(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with joined(path, tmp_path / "copy") as (source, sink):
+        queue = source.queues["q"]
+        queue.board.want(APPLIED)
+        await eventually(lambda: APPLIED in queue.kept_back().get(2, {}))
+        policy = AckPolicy(level=APPLIED, timeout_seconds=0, on_timeout=OnTimeout.FAIL)
+        with pytest.raises(AckUnknown, match="no program there has taken anything"):
+            await queue.leading.wait_acked(LAST, policy)
+        sink.applied(LAST)
+        await eventually(lambda: not queue.kept_back()[2])

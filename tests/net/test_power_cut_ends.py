@@ -7,6 +7,7 @@ one of another start of the machine. The laboratory, and tests/faults, do the cu
 import errno
 import logging
 import os
+import re
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -562,13 +563,18 @@ async def test_what_stays_unproved_while_the_stream_is_on_is_told(
             here, there = source.queues["q"], sink.queues["q"]
             await eventually(lambda: bool(here.unproved.why and there.unproved.why))
             await trio.sleep(1.5)  # longer than from one look to the next
-            with pytest.raises(AckUnknown, match=r"here what is from 0x.* on is unproved"):
+            await eventually(lambda: bool(here.kept_back()[2]))
+            with pytest.raises(AckUnknown) as unknown:
                 await here.leading.wait_acked(written[-1][0], policy)
+            own, of_sink = unknown.value.hindrances
+            assert re.fullmatch("here what is from 0x.* on is unproved .*", own)
+            assert re.fullmatch("host 2 keeps synced back: the peer says: .* unproved .*", of_sink)
             for disk in (here.disk, there.disk):
                 assert isinstance(disk, DiskEnd)
                 prove(disk, written[-1][0] + 1)
             await eventually(lambda: not (here.unproved.why or there.unproved.why))
-    assert caplog.text.count("though the stream is on") == 2
+            await eventually(lambda: not here.kept_back()[2])
+    assert caplog.text.count("though the stream is on") == 3, "here, there, and as the peer says"
 
 
 async def synced(source: Source, index: int) -> None:

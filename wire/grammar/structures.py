@@ -124,9 +124,10 @@ Heartbeat = data("heartbeat" / field("heartbeat", Text))
 EndOfStream = data("eos" / field("eos", Null))
 Acknowledgement = data("idx" / field("idx", Index), "ns" / field("ns", Number))
 # between peers that announced them: what is on the sink's disk, or its program has taken, in the
-# form of an acknowledgement; and what the source wants to know at once
-Synced = data("syn" / field("syn", Index), "ns" / field("ns", Number))
-Applied = data("apl" / field("apl", Index), "ns" / field("ns", Number))
+# form of an acknowledgement, and why no more is; and what the source wants to know at once
+KeptBack = Optional(field("why", Text))
+Synced = data("syn" / field("syn", Index), "ns" / field("ns", Number), "why" / KeptBack)
+Applied = data("apl" / field("apl", Index), "ns" / field("ns", Number), "why" / KeptBack)
 Committed = data("cmt" / field("cmt", Index), "ns" / field("ns", Number))
 LevelWanted = data("level" / field("level", Text))
 # and where a named tailer of the source stands

@@ -7,7 +7,8 @@ import struct
 from typing import Final
 
 from cqrepl.kernel.interface import AckLevel
-from cqrepl.protocol.messages.names import APPLIED, COMMITTED, LEVEL, SYNCED
+from cqrepl.protocol.messages.excerpts import STOP_TEXT_MAX
+from cqrepl.protocol.messages.names import APPLIED, COMMITTED, LEVEL, NANOS, SYNCED, WHY
 from wire import Reader, Writer
 from wire.codes import Code
 from wire.header import HEADER_BYTES
@@ -23,6 +24,28 @@ _WORD_OF: Final = {level.name.lower(): level for level in LEVEL_OF.values()}
 def write_level(level: AckLevel, index: int) -> bytes:
     """Up to `index` a level beyond appended is true here; 25 bytes and a header."""
     return _write_mark(_NAME_OF[level], index)
+
+
+def write_kept_back(level: AckLevel, index: int, why: str) -> bytes:
+    """The same, with why it is true of no more; an empty text: nothing keeps it back any more. Who
+    does not know that field reads the level alone."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(_NAME_OF[level])
+        writer.hex_int(index)
+        writer.name(NANOS)
+        writer.integer(_NO_TIME)
+        writer.name(WHY)
+        writer.text(why[:STOP_TEXT_MAX])
+    return bytes(writer.data)
+
+
+def read_level(reader: Reader) -> tuple[int, str | None]:
+    """Up to which index a level is true, and why of no more; None where that is not said. The name
+    of the level was read."""
+    index = reader.read_int()
+    fields = reader.read_fields()
+    return index, (fields[WHY].read_text() or "")[:STOP_TEXT_MAX] if WHY in fields else None
 
 
 def write_committed(index: int) -> bytes:

@@ -15,7 +15,9 @@
               none. One that is passed on stands there twice
               both with "unproved": why something of it is, though it has streamed for five seconds;
               null where it is not
-    a sink    {"host": 2, "state", "sent", "acknowledged", "lag"}
+    a sink    {"host": 2, "state", "sent", "acknowledged", "lag", "kept_back"}
+    kept_back of a sink, and of a queue that is taken in: {"synced": why no more is known to be so,
+              "applied": the same}; only those that there is a reason for
 
 Indexes are texts, `0x...`, or null where there is none. `excerpts` and `bytes` were sent, or taken
 in, since the start. `lag` counts excerpts that a sink has not acknowledged, or was not sent where
@@ -24,16 +26,18 @@ none acknowledges; null where that spans cycles. A state is `live`, `away` (no c
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from cqrepl._version import VERSION
+from cqrepl.kernel.board import AckLevel
 from cqrepl.net.link import Session
 from cqrepl.net.pump import Pump
 from cqrepl.protocol.events import said_by_peer
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.incoming.copylevels import kept_back
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
@@ -126,6 +130,7 @@ def _sink_of(host: "Host", queue: SourceQueue, host_id: int, last: Index | None)
         "sent": _shown(marks.sent),
         "acknowledged": _shown(marks.acknowledged),
         "lag": lag,
+        "kept_back": _kept_back(queue.kept_back().get(host_id, {})),
     }
 
 
@@ -188,7 +193,12 @@ def _sink(host: "Host", queue: SinkQueue) -> Values:
         "epoch": _epoch(host, queue),
         "path_of_hosts": list(queue.way.passed_by),
         "unproved": queue.unproved.why,
+        "kept_back": _kept_back(kept_back(queue)) if queue.is_open else {},
     }
+
+
+def _kept_back(whys: Mapping[AckLevel, str]) -> Values:
+    return {level.name.lower(): why for level, why in whys.items() if why}
 
 
 def _shown(index: int | None) -> str | None:

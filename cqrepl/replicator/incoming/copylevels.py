@@ -32,12 +32,14 @@ class BeyondAppended:
     Args:
         committed: its source has called it safe up to this.
         applied: a program here has taken everything up to this.
+        is_applied_wanted: a source has waited for that.
         unkept: named tailers that could not be kept here, which was said; true for those that are
             tried again.
     """
 
     committed: int = -1
     applied: int = -1
+    is_applied_wanted: bool = False
     unkept: dict[str, bool] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of `applied`
 
@@ -53,6 +55,25 @@ def tell_synced(queue: "SinkQueue", index: int) -> None:
     """Everything up to an index is on the disk: its source hears of it."""
     if queue.owner is not None and queue.stop is None:
         queue.owner.tell_level(queue.name, AckLevel.SYNCED, index)
+
+
+def kept_back(queue: "SinkQueue") -> dict[AckLevel, str]:
+    """Why levels are true of no more here, "" for no reason, of a queue that is open."""
+    synced, trouble = queue.unproved.why or "", queue.disk.trouble
+    if trouble is not None:
+        synced = f"it is not known to be on the disk: {trouble}"
+    is_unapplied = queue.beyond.is_applied_wanted and queue.beyond.applied < 0
+    applied = "no program there has taken anything of it yet" if is_unapplied else ""
+    return {AckLevel.SYNCED: synced, AckLevel.APPLIED: applied}
+
+
+def look_at_levels(queue: "SinkQueue") -> None:
+    """Once a second: the source of a queue hears why levels are kept back here."""
+    owner = queue.owner
+    is_on = queue.takes_on and owner is not None and owner.streams(queue.name)
+    queue.unproved.look(queue.disk.unproved_from, is_streaming=is_on)
+    if is_on and owner is not None:
+        owner.keep_back(queue.name, kept_back(queue))
 
 
 def await_stored(queue: "SinkQueue", lane: "SinkLane") -> None:

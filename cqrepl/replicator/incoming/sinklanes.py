@@ -8,7 +8,7 @@ It has the pen, and with it the store file, only while a pump does: what closes 
 waits for no lane.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -176,6 +176,12 @@ class SinkLanes:
                 handler.tell_level(level, index)
                 self._pump.wake()
 
+    def keep_back(self, handler: SinkHandler, why: Mapping[AckLevel, str]) -> None:
+        """Tells the source of a queue why levels are true of no more, "" for no reason."""
+        told = [handler.keep_back(level, text) for level, text in why.items()]
+        if any(told):
+            self._pump.wake()
+
     def tell_all(self, handler: SinkHandler, queue: SinkQueue) -> None:
         """Tells what is true of a queue now: the source may have heard of none of it."""
         with suppress(QueueError, OSError):  # it is met again when the queue is looked at
@@ -184,6 +190,8 @@ class SinkLanes:
 
     def sync_at_once(self, queue: SinkQueue, level: AckLevel) -> None:
         """The source waits for a level; what a program has taken is told at once anyway."""
+        if level is AckLevel.APPLIED:
+            queue.beyond.is_applied_wanted = True
         if level is AckLevel.SYNCED:
             queue.disk.sync_at_once()
             for _, other, lane in self.each:

@@ -44,7 +44,7 @@ from cqrepl.replicator.disk.queueaudit import Place
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.disk.unprovedwatch import UnprovedWatch
 from cqrepl.replicator.incoming.copylayout import layout_like
-from cqrepl.replicator.incoming.copylevels import BeyondAppended, tell_synced
+from cqrepl.replicator.incoming.copylevels import BeyondAppended, look_at_levels, tell_synced
 from cqrepl.replicator.incoming.copytail import CopyTail
 from cqrepl.replicator.marks.counters import SinkCounters
 from cqrepl.replicator.queuestate.appendfence import WRITER_SECONDS, AppendFence
@@ -553,8 +553,7 @@ class SinkQueue:
 
     def _check_names(self) -> None:
         """Once a second; so it is also when a log that had no room is tried again."""
-        is_on = self.takes_on and self.owner is not None and self.owner.streams(self.name)
-        self.unproved.look(self.disk.unproved_from, is_streaming=is_on)
+        look_at_levels(self)
         self.append_log.retry()
         self.check_open_names()
         if self.owner is not None and self.stop is None:

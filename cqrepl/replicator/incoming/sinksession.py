@@ -470,6 +470,10 @@ class SinkSession:
             return False
         return self._connection.sink(cid).is_receiving
 
+    def keep_back(self, name: str, why: Mapping[AckLevel, str]) -> None:
+        """Tells the source why levels are true of no more; of a queue that streams."""
+        self._lanes.keep_back(self._connection.sink(self._cids[name]), why)
+
     def tell_audited(self, name: str, places: list[Place]) -> None:
         """Tells the source what the files of a queue hold, read behind the stream."""
         for handler in self._connection.receiving():

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from cqrepl.kernel.board import AckLevel
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.lanemoves import SOURCE_LANES
 from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.events import said_by_peer
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import Tailer
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
@@ -101,6 +103,7 @@ class Outgoing:
         self._tailers = ToldTailers()
         self._rests: _Rest | None = None
         self._awaits: _Rest | None = None  # the same for the file of what follows
+        self.kept_back: dict[AckLevel, str] = {}  # why the sink says no more of a level
         self.is_let_go = False  # no live pump is to send of it any more
         self.has_stopped = False
         self.is_overdue = False  # the sink has not answered in time, and may yet
@@ -280,6 +283,18 @@ class Outgoing:
             return self.queue.queue.acknowledged_index
         return self.queue.leading.safe_index()
 
+    def keep_back(self, level: AckLevel, why: str) -> None:
+        """The sink says why a level is true of no more there; "": nothing keeps it back."""
+        if why:
+            said = said_by_peer(why)
+            if self.kept_back.get(level) != said:
+                what, host = level.name.lower(), self.marks.host_id
+                text = "queue %r: host %d keeps %s back: %s"
+                _logger.warning(text, self.queue.name, host, what, said)
+            self.kept_back[level] = said
+        else:
+            self.kept_back.pop(level, None)
+
     def drop_lane(self) -> None:
         """Lets go of the lane that is kept; one that a live pump has, its owner does when that is
         back."""
@@ -316,6 +331,8 @@ class Outgoing:
             self.queue.counters.mark_acknowledged(marks, last)
 
     def close(self) -> None:
+        self.queue.streams.discard(self)
+        self.kept_back = {}
         if self.lane is not None:
             self.lane.mute()
         self.marks.keep_levels()

@@ -6,7 +6,7 @@ The reason is said once, however often the queue is tried, and once more when it
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import trio
@@ -92,6 +92,13 @@ class PauseDesk:
                 _logger.info("%s: queue %r goes on", self._pump.label, name)
         left = (*self._pauses.values(), *self._sinks.values())
         return min((pause.firm_at for pause in left), default=math.inf)
+
+    async def work(self, try_again: Callable[[str], None]) -> None:
+        """Has queues tried again, each when that is due."""
+        while True:
+            try_again(await self.due())
+            self._pump.look()
+            self._pump.wake()
 
     async def due(self) -> str:
         """Waits for a queue that is to be tried again."""

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -13,6 +13,7 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.replicator.agreement.consent import ReturnRefused, ReturnSettings, check_return
 from cqrepl.replicator.marks.hostmarks import HostMarks
@@ -49,6 +50,20 @@ class ReturnDesk:
         self._changed = changed
         self._begun = Signal()
         self._taking = trio.Lock()  # what came back; no back copy is ended meanwhile
+
+    async def work(
+        self,
+        stop: Callable[[Outgoing, QueueError], None],
+        begin: Callable[[Outgoing], Awaitable[None]],
+    ) -> None:
+        """Begins back copies whose turn has come, and ends those that take too long."""
+        while True:
+            each, late = await self.due()
+            if late is not None:
+                stop(each, late)
+            else:
+                await begin(each)
+            self._pump.look()
 
     async def due(self) -> tuple[Outgoing, ReturnRefused | None]:
         """Waits for a queue whose turn has come; or for a back copy that takes too long, as its

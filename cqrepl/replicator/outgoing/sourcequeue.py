@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.kernel.board import AckLevel
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import QueueShape, StopReason
 from cqrepl.protocol.ackpolicy import AckPolicy
@@ -67,6 +68,13 @@ class StreamingSession(QueueSession, Protocol):
         Args:
             is_first: a level is waited for that was not before.
         """
+
+
+class LiveStream(Protocol):
+    """A queue on its way to one sink."""
+
+    marks: HostMarks
+    kept_back: dict[AckLevel, str]
 
 
 class SourceQueue:
@@ -135,6 +143,7 @@ class SourceQueue:
                 _logger.warning("queue %r: that it is streamed is not noted: %s", name, error)
         self.target = self.queue.last_index()  # the last excerpt at the start
         self.unproved = UnprovedWatch(name)
+        self.streams: set[LiveStream] = set()  # to one sink each
         self.sessions: list[StreamingSession] = []  # of the connections that it goes out on
         self.returning: object | None = None  # its stream to the sink that gives back now
         self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
@@ -256,7 +265,16 @@ class SourceQueue:
 
     def _hindrances(self, policy: AckPolicy) -> list[str]:
         """What keeps hosts from saying that an index is as safe as a policy says; in any thread."""
-        return [f"here {self.unproved.why}"] if self.unproved.why else []
+        found = [f"here {self.unproved.why}"] if self.unproved.why else []
+        for host, whys in sorted(self.kept_back().items()):
+            if policy.level in whys and host in policy.counted:
+                level = policy.level.name.lower()
+                found.append(f"host {host} keeps {level} back: {whys[policy.level]}")
+        return found
+
+    def kept_back(self) -> dict[int, dict[AckLevel, str]]:
+        """Why sinks say no more of a level, by host id; in any thread."""
+        return {each.marks.host_id: each.kept_back.copy() for each in list(self.streams)}
 
     @property
     def shape(self) -> QueueShape:
@@ -431,9 +449,7 @@ class SourceQueue:
 
     def _check_names(self) -> None:
         """Once a second; so it is also when a log that had no room is tried again."""
-        unproved = self.disk.unproved_from
-        is_on = unproved is not None and any(each.streams(self.name) for each in self.sessions)
-        self.unproved.look(unproved, is_streaming=is_on)
+        self.unproved.look(self.disk.unproved_from, is_streaming=bool(self.streams))
         self.ack_log.retry()
         self.queue.check_name()
         self.end_watch.look(is_returning=self.returning is not None)

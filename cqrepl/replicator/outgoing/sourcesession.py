@@ -170,26 +170,10 @@ class SourceSession:
         queues that could not be read."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._turns.work, self._act)
-            nursery.start_soon(self._work_on_returns)
+            nursery.start_soon(self._returns.work, self._stop, self._begin_later)
             nursery.start_soon(self._lineage.work, self._pump, self._step)
-            nursery.start_soon(self._work_on_pauses)
+            nursery.start_soon(self._pauses.work, self._try_again)
             nursery.start_soon(self._resends.run, self._start)
-
-    async def _work_on_returns(self) -> None:
-        """Begins back copies whose turn has come, and ends those that take too long."""
-        while True:
-            each, late = await self._returns.due()
-            if late is not None:
-                self._stop(each, late)
-            else:
-                await self._begin_later(each)
-            self._pump.look()
-
-    async def _work_on_pauses(self) -> None:
-        while True:
-            self._try_again(await self._pauses.due())
-            self._pump.look()
-            self._pump.wake()
 
     def offer_late(self, name: str) -> None:
         """A queue that could not be opened at the start is there."""
@@ -272,6 +256,8 @@ class SourceSession:
                 each = self.outgoing[event.cid]
                 each.marks.raise_level(event.level, event.index)
                 each.queue.touch()
+            case ev.LevelKeptBack():
+                self.outgoing[event.cid].keep_back(event.level, event.why)
             case ev.AnswerOverdue():
                 self._overdue(self.outgoing[event.cid])
             case ev.QueueStopped():
@@ -410,6 +396,7 @@ class SourceSession:
             self.guarded(each, partial(settle, each.marks, next_index, is_proved=is_proved))
             self.guarded(each, partial(each.begin_marks, asks_ack=asks_ack))
         each.queue.board.go_on()
+        each.queue.streams.add(each)
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
             source = self._connection.source(each.cid)
             each.tell_levels(source)
@@ -418,11 +405,6 @@ class SourceSession:
                 self._pauses.forget(each.queue.name)  # there is nothing to be read yet
                 self._goes_on(each.queue.name)
         self._shared.changed.set()
-
-    def streams(self, name: str) -> bool:
-        """True while a queue goes out."""
-        live = (each for each in self.outgoing.values() if each.tailer is not None)
-        return any(each.queue.name == name and not each.has_stopped for each in live)
 
     def touch(self, name: str, *, is_first: bool = False) -> None:
         """Something may have come of a queue that its sink is to hear.

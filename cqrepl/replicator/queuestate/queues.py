@@ -87,9 +87,6 @@ class QueueSession(Session, Protocol):
     def stop(self, name: str, error: QueueError) -> None:
         """This queue goes no further on the connection: its own storage has failed."""
 
-    def streams(self, name: str) -> bool:
-        """True while its stream is on, behind all that was to be compared or given back first."""
-
     def catch_up(self, only: str | None = None) -> None:
         """As any session's; with a name of that queue alone: each asks often for itself."""
 
@@ -99,6 +96,12 @@ class TakingSession(QueueSession, Protocol):
 
     def stop(self, name: str, error: QueueError | OSError) -> None:
         """As any session's; a queue pauses over what may pass."""
+
+    def streams(self, name: str) -> bool:
+        """True while its stream is on, behind all that was to be compared or given back first."""
+
+    def keep_back(self, name: str, why: Mapping[AckLevel, str]) -> None:
+        """Why levels beyond appended are true of no more of one that streams, "" for no reason."""
 
     def tell_audited(self, name: str, places: list[tuple[Index, bytes]]) -> None:
         """Its files were read behind the stream, as far as this."""

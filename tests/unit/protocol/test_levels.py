@@ -7,10 +7,16 @@ import pytest
 from cqrepl.kernel.interface import AckLevel
 from cqrepl.protocol import RemoteProtocolError
 from cqrepl.protocol import events as ev
-from cqrepl.protocol.messages import write_acknowledgement
-from cqrepl.protocol.messages.levels import write_committed, write_level, write_wanted
+from cqrepl.protocol.messages import read_acknowledgement, write_acknowledgement
+from cqrepl.protocol.messages.levels import (
+    write_committed,
+    write_kept_back,
+    write_level,
+    write_wanted,
+)
 from tests.support import peer
 from tests.support.peer import CID, CSP, NAME, SHIFT, SINK_ID, SOURCE_ID, Ours, Role, data, select
+from wire import Reader
 from wire.grammar import structures
 from wire.header import HEADER_BYTES
 
@@ -71,6 +77,7 @@ def test_it_has_the_form_of_an_acknowledgement() -> None:
     [
         (structures.Synced, write_level(SYNCED, 7)),
         (structures.Applied, write_level(APPLIED, 7)),
+        (structures.Synced, write_kept_back(SYNCED, 7, "the disk errs")),
         (structures.Committed, write_committed(7)),
         (structures.LevelWanted, write_wanted(SYNCED)),
     ],
@@ -191,3 +198,42 @@ def test_a_sink_takes_no_more_than_it_has() -> None:
     ours.receive(peer.excerpts(5, b"a"))
     assert len(ours.receive(select(), write_committed(5))) == 1
     assert not ours.receive(select(), write_committed(-1))
+
+
+def test_a_sink_says_once_why_a_level_is_kept_back() -> None:
+    ours = sink()
+    handler = ours.connection.sink(CID)
+    assert not handler.keep_back(SYNCED, "")
+    assert handler.keep_back(SYNCED, "the disk errs")
+    assert not handler.keep_back(SYNCED, "the disk errs")
+    handler.tell_level(SYNCED, 3)
+    assert handler.keep_back(SYNCED, "")
+    said = [message for message in ours.said() if "syn" in message]
+    assert said == [
+        {"syn": -1, "ns": 0, "why": "the disk errs"},
+        {"syn": 3, "ns": 0},
+        {"syn": 3, "ns": 0, "why": ""},
+    ]
+
+
+@ANNOUNCED
+def test_but_not_to_a_source_that_does_not_take_levels(announced: dict[str, Any] | None) -> None:
+    ours = sink(announced)
+    assert not ours.connection.sink(CID).keep_back(SYNCED, "the disk errs")
+    assert not ours.said()
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_a_source_takes_why_a_level_is_kept_back(index: int) -> None:
+    ours, why = source(held=5), "the disk errs"
+    kept = ev.LevelKeptBack(cid=CID, name=NAME, level=SYNCED, why=why)
+    events = ours.receive(select(), write_kept_back(SYNCED, index, why))
+    assert [each for each in events if isinstance(each, ev.LevelKeptBack)] == [kept]
+    assert len(events) == (2 if index >= 0 else 1)
+
+
+def test_who_does_not_know_the_reason_reads_the_level() -> None:
+    document = write_kept_back(APPLIED, 7, "no program")
+    reader = Reader(memoryview(document)[HEADER_BYTES:])
+    assert reader.read_name() == "apl"
+    assert read_acknowledgement(reader) == (7, 0)
