@@ -33,6 +33,11 @@ def is_ready(word: int) -> bool:
     return word != 0 and not word & NOT_COMPLETE
 
 
+def aligned(position: int, alignment: int) -> int:
+    """The position rounded up to a multiple of `alignment`, a power of 2."""
+    return (position + alignment - 1) & -alignment
+
+
 def align4(position: int) -> int:
     """The position rounded up to a multiple of 4, where a queue file's next header stands."""
     return (position + 3) & ~3

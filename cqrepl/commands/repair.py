@@ -6,7 +6,7 @@ from cqrepl.commands.acceptance import end_fields
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
 from cqrepl.queue.acceptance import accept_lost_end, lost_end_of, lost_mark_of
-from cqrepl.queue.inspection.findings import FindingKind, Repair
+from cqrepl.queue.inspection.findings import UNKNOWN_CONTENT, FindingKind, Repair
 from cqrepl.queue.inspection.lostend import LostEnd
 from cqrepl.queue.inspection.repairplan import RepairPlan, apply, plan_repair
 from cqrepl.queue.read.lostmarks import LostMark
@@ -29,7 +29,7 @@ def print_repair(path: Path, *, is_applied: bool, backup: Path | None, as_json: 
     remain = {finding.kind for finding in plan.remaining}
     if FindingKind.DAMAGE in remain:
         return exitcodes.DAMAGED
-    return exitcodes.USAGE if FindingKind.UNREADABLE in remain else exitcodes.OK
+    return exitcodes.OK if remain.isdisjoint(UNKNOWN_CONTENT) else exitcodes.USAGE
 
 
 def _lost_text(path: Path, lost: LostMark, end: LostEnd, *, is_applied: bool, as_json: bool) -> str:
@@ -68,7 +68,7 @@ def _json(plan: RepairPlan, is_applied: bool) -> str:
             "text": finding.text,
         }
         for finding in plan.remaining
-        if finding.kind in (FindingKind.DAMAGE, FindingKind.UNREADABLE)
+        if finding.kind in (FindingKind.DAMAGE, *UNKNOWN_CONTENT)
     ]
     return "".join(output.json_line(line) for line in lines)
 

@@ -93,7 +93,7 @@ class Comparison:
                 paths = ", ".join(map(str, outcome.paths))
                 word, text = "one file", f"{paths}: compared with itself, which proves nothing"
             case Flaw():
-                word, text = "note" if outcome.is_same else "damaged", _flaw_text(outcome)
+                word, text = _flaw_word(outcome), _flaw_text(outcome)
             case NotRead():
                 text = _range_text(outcome.index_first, outcome.index_last)
                 word, text = "not read", f"{text}  {outcome.text}"
@@ -163,7 +163,7 @@ class Comparison:
     def _flaw_fields(self, flaw: Flaw) -> dict[str, object]:
         finding = flaw.finding
         return {
-            "kind": "note" if flaw.is_same else "damaged",
+            "kind": _flaw_word(flaw),
             "what": finding.kind.value,
             "part": finding.part.value,
             "copy": str(self.paths[flaw.copy]),
@@ -229,6 +229,12 @@ def _digest_text(count: int | None, digest: str | None) -> str:
     if count is None:
         return "no file"
     return f"{plural(count, 'excerpt')} " + (digest[:_DIGEST_SHOWN] if digest else "no hash")
+
+
+def _flaw_word(flaw: Flaw) -> str:
+    if flaw.is_same:
+        return "note"
+    return "damaged" if flaw.finding.kind is FindingKind.DAMAGE else "unread"
 
 
 def _code(outcome: Outcome) -> int:

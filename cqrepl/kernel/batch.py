@@ -30,6 +30,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from cqrepl.kernel import choose, plain, plainruns
+from wire.header import HEADER_BYTES
 
 NO_LIMIT: Final = (1 << 62) - 1  # of counts, bytes and sequences; indexes are greater than this
 
@@ -100,6 +101,7 @@ def find_excerpts(
     count_max: int = NO_LIMIT,
     bytes_max: int = NO_LIMIT,
     payload_max: int = NO_LIMIT,
+    alignment: int = HEADER_BYTES,
 ) -> Found:
     """Walks the documents of a store file from the header at `position`; skips meta-data.
 
@@ -108,9 +110,13 @@ def find_excerpts(
         end: first byte that may not be looked at.
         bytes_max: stops before the payloads together exceed it, but gives at least one.
         payload_max: an excerpt with more bytes is not stepped over.
+        alignment: bytes that header positions are multiples of: 4, or 1 in files of old versions.
+
+    Raises:
+        ValueError: the position or the end lies outside the store, or the alignment is another.
     """
     position, stop, offsets, lengths = choose.KERNEL.find_excerpts(
-        store, position, end, count_max, bytes_max, payload_max
+        store, position, end, count_max, bytes_max, payload_max, alignment
     )
     return Found(position, _STOPS[stop], offsets, lengths)
 

@@ -208,6 +208,7 @@ class Kernel(Protocol):
         count_max: int,
         bytes_max: int,
         payload_max: int,
+        alignment: int = ...,
         /,
     ) -> tuple[int, int, array[int], array[int]]: ...
 

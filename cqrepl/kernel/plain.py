@@ -67,6 +67,7 @@ _INT64_MIN: Final = -1 << 63
 _INT64_MAX: Final = (1 << 63) - 1
 _EXCERPT_OUTSIDE: Final = "expected excerpts within the data"
 _PART_OUTSIDE: Final = "expected a part of the batch"
+_ALIGNMENT_UNKNOWN: Final = "expected an alignment of 1 or 4 bytes"
 _POSITION_OUTSIDE: Final = "expected a position within the buffer"
 _TOO_LONG: Final = "expected a body that a header can tell the length of"
 
@@ -114,16 +115,25 @@ class WordLooks:
 
 
 def find_excerpts(
-    store: memoryview, position: int, end: int, count_max: int, bytes_max: int, payload_max: int
+    store: memoryview,
+    position: int,
+    end: int,
+    count_max: int,
+    bytes_max: int,
+    payload_max: int,
+    alignment: int = _WORD_BYTES,
 ) -> tuple[int, int, array[int], array[int]]:
     if position < 0 or end > len(store):
         raise ValueError(_POSITION_OUTSIDE)
+    if alignment not in (1, _WORD_BYTES):
+        raise ValueError(_ALIGNMENT_UNKNOWN)
+    gap = alignment - 1
     offsets = array("q")
     lengths = array("q")
     unpack = _WORD.unpack_from
     total = 0
     while True:
-        position = (position + 3) & ~3
+        position = (position + gap) & ~gap
         if position + _WORD_BYTES > end:
             return position, PAST_END, offsets, lengths
         (word,) = unpack(store, position)

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from cqrepl.cli.wiredump import main
-from tests.support.goldens import NAMES, unpack
+from tests.support.goldens import NAMES, OLD, unpack
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from wire.text.print_documents import dump_text
@@ -55,7 +55,8 @@ def unsigned(text: str) -> str:
     return SIGNED.sub(lambda match: SHORT.get(match[1], f"\\x{match[1]}"), text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+# Java's dump takes each file for one with aligned headers, and so loses its way in old ones
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in OLD])
 def test_plain_dump_of_every_golden_file_is_that_of_java(
     java: JavaQueue, tmp_path: Path, name: str
 ) -> None:

@@ -24,7 +24,7 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.write import appender as appender_module
 from cqrepl.queue.write.nextcycle import precreate
-from tests.support.goldens import READABLE, manifest, unpack
+from tests.support.goldens import WRITABLE, manifest, unpack
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload, payloads
@@ -189,7 +189,7 @@ def test_our_files_are_byte_for_byte_those_of_java(
         assert keys[0][key] == keys[1][key], key
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", WRITABLE)
 def test_java_verifies_a_golden_queue_that_we_appended_to(
     java: JavaQueue, tmp_path: Path, name: str
 ) -> None:

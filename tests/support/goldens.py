@@ -67,6 +67,9 @@ def manifest(name: str) -> Manifest:
 # rollcycles.json is no queue
 NAMES: Final = sorted(path.stem for path in GOLDEN.glob("*.json") if path.stem != "rollcycles")
 READABLE: Final = [name for name in NAMES if name != "weekly"]  # that roll cycle is refused
+# Chronicle Queue 5.17 wrote them: without aligned headers, so they are read and not appended to
+OLD: Final = ("old_daily", "old_index_pages")
+WRITABLE: Final = [name for name in READABLE if name not in OLD]
 LOST_END: Final = "eof_in_last"  # its newer file was removed
 READ_TO_END: Final = [name for name in NAMES if manifest(name).reads_to_end]
 READ_IN_PART: Final = [name for name in READABLE if name not in READ_TO_END]

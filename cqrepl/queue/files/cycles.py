@@ -124,8 +124,7 @@ class Cycles:
         """All cycles that have a store file, ascending.
 
         Raises:
-            QueueDamaged: a store file's name names no cycle of this queue.
-            NotAQueue: the directory has gone.
+            NotAQueue: a store file's name names no cycle of this queue, or the directory has gone.
         """
         known = {name: self._cycle(name) for name in store_names(self.path)}
         if known != self._known:  # forgets what has been removed
@@ -201,10 +200,15 @@ class Cycles:
         if cycle is None:
             cycle = self.cycle_of(name.removesuffix(SUFFIX))
         if cycle is None:
-            raise QueueDamaged(
-                f"expected store files of {self.roll_cycle.name}, found {name}", path=self.path
-            )
+            reason = foreign_name(name, self.roll_cycle.name, self._epoch)
+            raise NotAQueue(reason, path=self.path)
         return cycle
+
+
+def foreign_name(name: str, roll_cycle_name: str, epoch: int) -> str:
+    """Says that a file has the suffix of store files, and no name that the roll cycle gives."""
+    which = f"{roll_cycle_name} with epoch {epoch}"
+    return f"expected a store file of {which}, found {name}: move it away"
 
 
 def store_names(path: Path) -> list[str]:

@@ -207,8 +207,7 @@ class Indexing:
     def _is_within(self, place: Place) -> bool:
         """True when a header can stand there; who walks from there looks whether the file was cut
         meanwhile."""
-        at, mapping = place.position, self._store.mapping
-        return at % HEADER_BYTES == 0 and (0 <= at < mapping.length or 0 <= at < mapping.check())
+        return self._store.can_stand_at(place.position)
 
     def _pages(self) -> int | None:
         """Where the array of the page of pages starts; None when there is none."""
@@ -232,7 +231,7 @@ class Indexing:
         """Where the array of the page with its header at `position` starts."""
         store = self._store
         word = 0
-        if position > 0 and position % HEADER_BYTES == 0:
+        if position > 0 and position % store.header.alignment == 0:
             word = store.word_at(position)
         end = position + HEADER_BYTES + body_length(word)
         if not (is_ready(word) and is_metadata(word) and store.mapping.cover(end)):

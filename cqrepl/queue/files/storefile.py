@@ -1,12 +1,13 @@
 """One store file `.cq4`: its header, the walk over its documents, and the marks a writer keeps.
 
-Theory of operation. A store file is a run of documents on multiples of 4, up to the first header
+Theory of operation. A store file is a run of documents, up to the first header
 word that is 0, not complete, or the end-of-file mark. The first document describes the file:
 
     writePosition   header position of the last excerpt (0: none), and the sequence word beside it
     index2Index     position of the page of pages (see `indexing`)
     lastIndex       the next sequence to be put into an index page
-    dataFormat      1: headers on multiples of 4
+    dataFormat      1: headers on multiples of 4. Files of old versions (as 5.17) lack it, and have
+                    no gap between a document and the next header: they are read, not written
 
 These longs are updated after an excerpt is published, not with it, and a writer may die in between:
 they are hints. What is true is only what a walk from a known place finds. `Place` is such a place:
@@ -74,6 +75,7 @@ class StoreHeader(NamedTuple):
     last_index: int
     index_count: int
     index_spacing: int
+    alignment: int  # headers stand at multiples of so many bytes: 4, or 1 in old files
 
 
 class _KnownHeader(NamedTuple):
@@ -92,7 +94,7 @@ class StoreFile:
 
         Raises:
             QueueDamaged: the header is not that of a store file.
-            NotAQueue: it is a file of version 4.
+            NotAQueue: it is a file of version 4, or of an unknown data format.
         """
         self.path = mapping.path
         self.cycle = Cycle(cycle)
@@ -145,6 +147,7 @@ class StoreFile:
                 count_max=count_max,
                 bytes_max=bytes_max,
                 payload_max=payload_max,
+                alignment=self.header.alignment,
             )
             if found.stop is not FindStop.PAST_END or found.offsets:
                 fence()
@@ -191,12 +194,19 @@ class StoreFile:
         """The header word there; 0 behind the end of the file."""
         if not self.mapping.cover(position + HEADER_BYTES):
             return 0
-        return self.mapping.words.load_4(position)
+        return self._word(position)
+
+    def can_stand_at(self, position: int) -> bool:
+        """True when a header can stand there: within the file, and aligned as in this file."""
+        is_aligned = position % self.header.alignment == 0
+        return is_aligned and (
+            0 <= position < self.mapping.length or 0 <= position < self.mapping.check()
+        )
 
     def has_end_mark(self) -> bool:
         """True when the end-of-file mark stands behind what the write position leads to."""
         position = self.write_position()
-        if position % HEADER_BYTES or not 0 <= position < self.mapping.check():
+        if not self.can_stand_at(position):
             return False
         try:
             return self.walk(Place(Sequence(0), position)).stop is FindStop.END_OF_FILE
@@ -302,7 +312,7 @@ class StoreFile:
         """Maps the document at `position` whole; false when the file ends before its header."""
         if not self.mapping.cover(position + HEADER_BYTES):
             return False
-        word = self.mapping.words.load_4(position)
+        word = self._word(position)
         length = body_length(word)
         if is_ready(word) and not self.mapping.cover(position + HEADER_BYTES + length):
             raise QueueDamaged(
@@ -312,6 +322,17 @@ class StoreFile:
                 position=position,
             )
         return True
+
+    def _word(self, position: int) -> int:
+        if position % HEADER_BYTES == 0:
+            return self.mapping.words.load_4(position)
+        # a header of an old file; read twice, as it may lie in two cache lines and be half stored
+        data = self.mapping.data
+        while True:
+            first, again = (bytes(data[position : position + HEADER_BYTES]) for _ in range(2))
+            if first == again:
+                fence()
+                return int.from_bytes(first, "little")
 
     def _parse_header(self) -> StoreHeader:
         self._cover_document(0)
@@ -330,7 +351,7 @@ def parse_header(data: bytes | memoryview, word: int, path: Path) -> StoreHeader
 
     Raises:
         QueueDamaged: it is not the header of a store file.
-        NotAQueue: it is that of a file of version 4.
+        NotAQueue: it is that of a file of version 4, or of an unknown data format.
     """
     known = _known_headers.get(word)
     if known is not None and all(data[at : at + len(own)] == own for at, own in known.fixed):
@@ -361,10 +382,13 @@ def _parsed_header(data: bytes | memoryview, word: int, path: Path) -> StoreHead
         if not is_metadata(word) or reader.read_name() != "header":
             raise WireError("meta-data of the name 'header' was expected")
         fields = typed_fields(reader)
-        if "dataFormat" not in fields or fields["dataFormat"].read_int() != DATA_FORMAT:
+        if "roll" in fields:  # later versions have it in the table store
             raise NotAQueue("expected a store file of version 5, found version 4", path=path)
-        header = _read_header(fields)
+        header = _read_header(fields, _alignment(fields, path))
     except (WireError, KeyError) as error:
+        if _is_fieldless(data, word):
+            text = "expected a store file of wire type BINARY_LIGHT, found one without field names"
+            raise NotAQueue(f"{text}: FIELDLESS_BINARY is not supported", path=path) from error
         raise QueueDamaged(
             f"expected the header of a store file: {error}", path=path, position=0
         ) from error
@@ -389,7 +413,29 @@ def _check_header(header: StoreHeader, path: Path) -> None:
             raise QueueDamaged("expected a long aligned to 8", path=path, position=position)
 
 
-def _read_header(fields: dict[str, Reader]) -> StoreHeader:
+def _is_fieldless(data: bytes | memoryview, word: int) -> bool:
+    """True for a header whose fields all lack their names, as the wire type FIELDLESS_BINARY has
+    them."""
+    header = bytes(data[: HEADER_BYTES + body_length(word)])
+    names = (b"writePosition", b"indexing", b"index2Index", b"lastIndex")
+    is_header = b"SCQStore" in header and b"SCQSIndexing" in header
+    return is_header and not any(name in header for name in names)
+
+
+def _alignment(fields: dict[str, Reader], path: Path) -> int:
+    if "dataFormat" not in fields:
+        return 1
+    data_format = fields["dataFormat"].read_int()
+    if data_format not in (0, DATA_FORMAT):
+        raise NotAQueue(
+            f"expected dataFormat {DATA_FORMAT}, or 0 or none of old versions, found {data_format}:"
+            " not supported",
+            path=path,
+        )
+    return HEADER_BYTES if data_format == DATA_FORMAT else 1
+
+
+def _read_header(fields: dict[str, Reader], alignment: int) -> StoreHeader:
     indexing = typed_fields(fields["indexing"])
     write_position, sequence = _write_words(fields["writePosition"])
     return StoreHeader(
@@ -399,6 +445,7 @@ def _read_header(fields: dict[str, Reader]) -> StoreHeader:
         last_index=indexing["lastIndex"].read_bound_int64(),
         index_count=indexing["indexCount"].read_int(),
         index_spacing=indexing["indexSpacing"].read_int(),
+        alignment=alignment,
     )
 
 

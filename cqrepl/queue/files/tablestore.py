@@ -50,6 +50,11 @@ FILE_NAME_V4: Final = "directory-listing.cq4t"
 FILE_BYTES: Final = 131_072
 _FILE_BYTES_MAX: Final = 1 << 62
 _LOCK_BYTE: Final = 0x7FFFFFFFFFFFFFFE
+# of Java's WireType; a queue can say so, and its headers and excerpts look otherwise then
+_OTHER_WIRE_TYPES: Final = (
+    *("TEXT", "YAML", "YAML_ONLY", "JSON", "JSON_ONLY", "CSV", "RAW", "READ_ANY"),
+    *("FIELDLESS_BINARY", "DEFAULT_ZERO_BINARY", "DELTA_BINARY", "COMPRESSED_BINARY"),
+)
 _LOCK_TIMEOUT_S: Final = 10.0  # Java's own patience for this lock
 _READY_TIMEOUT_S: Final = 1.0
 _PAUSE_S: Final = 0.001
@@ -316,14 +321,16 @@ def parse_layout(data: bytes | memoryview, end: int, path: Path) -> QueueLayout:
     """The layout in the header of a table store, which ends at `end`.
 
     Raises:
-        NotAQueue: the roll cycle is unknown or WEEKLY.
+        NotAQueue: the roll cycle is unknown or WEEKLY, or the wire type is not supported.
         QueueDamaged: it is not the header of a table store.
     """
     try:
         reader = Reader(data, HEADER_BYTES, end)
         if reader.read_name() != "header":
             raise WireError("the name 'header' was expected")
-        meta = typed_fields(typed_fields(reader)["metadata"])
+        fields = typed_fields(reader)
+        wire_type = _wire_type(fields["wireType"]) if "wireType" in fields else None
+        meta = typed_fields(fields["metadata"])
         roll = typed_fields(meta["roll"])
         length_ms = roll["length"].read_int()
         format_ = roll["format"].read_text() or ""
@@ -333,6 +340,9 @@ def parse_layout(data: bytes | memoryview, end: int, path: Path) -> QueueLayout:
         raise QueueDamaged(
             f"expected the header of a table store: {error}", path=path, position=0
         ) from error
+    if wire_type in _OTHER_WIRE_TYPES:
+        text = f"expected wire type BINARY_LIGHT, found {wire_type}: it is not supported"
+        raise NotAQueue(text, path=path)
     try:
         roll_cycle = rollcycle.by_format(format_)
     except ValueError as error:
@@ -346,6 +356,11 @@ def parse_layout(data: bytes | memoryview, end: int, path: Path) -> QueueLayout:
         )
     count, spacing = roll_cycle.index_count, roll_cycle.index_spacing
     return QueueLayout(roll_cycle, epoch, count, spacing, source_id)
+
+
+def _wire_type(reader: Reader) -> str | None:
+    reader.read_type()
+    return reader.read_text()
 
 
 def typed_fields(reader: Reader) -> dict[str, Reader]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cqrepl.queue.format.index import Cycle, format_index
 from cqrepl.queue.format.layout import QueueLayout
-from cqrepl.queue.inspection.findings import Finding, FindingKind
+from cqrepl.queue.inspection.findings import UNKNOWN_CONTENT, Finding, FindingKind
 
 
 class DifferenceKind(Enum):
@@ -138,7 +138,7 @@ class Flaw:
     @property
     def is_same(self) -> bool:
         """False when it is damage, or nothing is known of a file: not for marks that lag."""
-        return self.finding.kind not in (FindingKind.DAMAGE, FindingKind.UNREADABLE)
+        return self.finding.kind not in (FindingKind.DAMAGE, *UNKNOWN_CONTENT)
 
     def __str__(self) -> str:
         return str(self.finding)

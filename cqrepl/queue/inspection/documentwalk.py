@@ -19,10 +19,11 @@ from typing import Final
 
 from cqrepl.kernel.batch import FindStop, find_excerpts, wide_gaps
 from cqrepl.queue.files.filebytes import FileBytes
-from cqrepl.queue.files.storefile import START, Place
+from cqrepl.queue.files.storefile import START, Place, parse_header
+from cqrepl.queue.format.errors import QueueError
 from cqrepl.queue.format.index import Position, Sequence
 from wire.errors import WireError
-from wire.header import END_OF_FILE, HEADER_BYTES, align4, body_length, is_metadata, is_ready
+from wire.header import END_OF_FILE, HEADER_BYTES, aligned, body_length, is_metadata, is_ready
 from wire.reader import Reader
 
 CHUNK_BYTES: Final = 1 << 20
@@ -110,6 +111,7 @@ class DocumentWalk:
         self.metadata: list[MetadataDocument] = []
         self.metadata_count = 0
         self._buffer = memoryview(bytearray(chunk_bytes))
+        self._alignment = _alignment_of(file)
 
     def stretches(self) -> Iterator[Stretch]:
         """The excerpts from the start to the end."""
@@ -144,7 +146,9 @@ class DocumentWalk:
         base, at = self.place.position, 0
         while True:
             sequence = self.place.sequence
-            found = find_excerpts(data, at, len(data), count_max=_COUNT_MAX)
+            found = find_excerpts(
+                data, at, len(data), count_max=_COUNT_MAX, alignment=self._alignment
+            )
             self._take_metadata(data, base, at, found.position, found.offsets, found.lengths)
             at = found.position
             self.place = Place(Sequence(sequence + len(found.offsets)), Position(base + at))
@@ -169,9 +173,9 @@ class DocumentWalk:
             return None
         if is_metadata(word):
             self._take_document(position, length, sequence)
-            self.place = Place(sequence, Position(align4(end)))
+            self.place = Place(sequence, Position(aligned(end, self._alignment)))
             return []
-        self.place = Place(Sequence(sequence + 1), Position(align4(end)))
+        self.place = Place(Sequence(sequence + 1), Position(aligned(end, self._alignment)))
         self.position_last = position
         offsets, lengths = array("q", [HEADER_BYTES]), array("q", [length])
         return [Stretch(self.file, sequence, position, memoryview(b""), offsets, lengths)]
@@ -187,12 +191,12 @@ class DocumentWalk:
     ) -> None:
         """Takes up the meta-data documents that the kernel stepped over."""
         for nth in wide_gaps(offsets, lengths, start, stop + HEADER_BYTES, _DATA_GAP_MAX):
-            at = align4(offsets[nth - 1] + lengths[nth - 1] if nth else start)
+            at = offsets[nth - 1] + lengths[nth - 1] if nth else start
             behind = offsets[nth] - HEADER_BYTES if nth < len(offsets) else stop
-            while at < behind:
+            while (at := aligned(at, self._alignment)) < behind:
                 length = body_length(int.from_bytes(data[at : at + HEADER_BYTES], "little"))
                 self._take_document(base + at, length, self.place.sequence + nth)
-                at = align4(at + HEADER_BYTES + length)
+                at += HEADER_BYTES + length
 
     def _take_document(self, position: int, length: int, sequence: int) -> None:
         body = self.file.read(position + HEADER_BYTES, min(length, _NAME_BYTES))
@@ -212,6 +216,16 @@ def _end_of(word: int) -> End:
     if word == END_OF_FILE:
         return End.CLOSED
     return End.NOTHING if word == 0 or is_ready(word) else End.NOT_COMPLETE
+
+
+def _alignment_of(file: FileBytes) -> int:
+    """Bytes that header positions of this file are multiples of; 4 where its header is lost."""
+    word = file.word(0)
+    data = file.read(0, HEADER_BYTES + body_length(word)) if is_ready(word) else b""
+    try:
+        return parse_header(data, word, file.path).alignment
+    except QueueError:
+        return HEADER_BYTES
 
 
 def _name_of(body: bytes) -> str | None:

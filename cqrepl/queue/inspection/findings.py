@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Final
 
 from cqrepl.queue.format.index import format_index
 
@@ -12,11 +13,15 @@ class FindingKind(Enum):
 
     DAMAGE = "damage"  # bytes break the format, or contradict each other
     UNREADABLE = "unreadable"  # this process may not read the file: nothing is known of it
+    UNSUPPORTED = "not supported"  # of a version, form or name that this program does not read
     HINT = "hint"  # a mark lags or is missing: right excerpts, found by walking
     END = "end"  # a cycle is not closed, though a later one has excerpts: readers wait there
     UNFINISHED = "unfinished"  # what a writer left that died over it, or is busy with
     LISTING = "listing"  # the table store and the directory disagree
     LOCK = "lock"  # held by a dead process
+
+
+UNKNOWN_CONTENT: Final = (FindingKind.UNREADABLE, FindingKind.UNSUPPORTED)  # the file was not read
 
 
 class FilePart(Enum):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
-from cqrepl.queue.files.cycles import Cycles, store_names
+from cqrepl.queue.files.cycles import Cycles, foreign_name, store_names
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.keptmarks import mark_key, marks_of
 from cqrepl.queue.files.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
@@ -37,7 +37,7 @@ from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.closeddigests import with_digest
 from cqrepl.queue.inspection.documentwalk import End
-from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Repair
+from cqrepl.queue.inspection.findings import UNKNOWN_CONTENT, FilePart, Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import long_bytes
 from cqrepl.queue.inspection.sidefiles import (
     epochs_of,
@@ -173,8 +173,8 @@ class QueueInfo:
 
     @property
     def is_unreadable(self) -> bool:
-        """True when a file may not be read."""
-        return any(finding.kind is FindingKind.UNREADABLE for finding in self.findings)
+        """True when a file may not be read, or cannot be by this program."""
+        return any(finding.kind in UNKNOWN_CONTENT for finding in self.findings)
 
 
 def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
@@ -288,11 +288,11 @@ def _cycles(
         if cycle is not None:
             cycles[cycle] = name
             continue
-        text = f"the name is not one of {layout.roll_cycle.name} with epoch {layout.epoch}"
+        text = foreign_name(name, layout.roll_cycle.name, layout.epoch)
         findings.append(
             Finding(
-                kind=FindingKind.DAMAGE, path=path / name, position=None, index=None, text=text,
-                part=FilePart.DIRECTORY,
+                kind=FindingKind.UNSUPPORTED, path=path / name, position=None, index=None,
+                text=text, part=FilePart.DIRECTORY,
             )
         )  # fmt: skip
     return cycles, findings
@@ -306,6 +306,8 @@ def _report(path: Path, cycle: Cycle, layout: QueueLayout, deep: bool) -> StoreR
         return read(path, cycle, index_first)
     except FileNotFoundError:
         return None
+    except NotAQueue as error:
+        kind, text, position = FindingKind.UNSUPPORTED, error.reason, error.position or 0
     except QueueError as error:
         kind, text, position = FindingKind.DAMAGE, error.reason, error.position or 0
     except OSError as error:

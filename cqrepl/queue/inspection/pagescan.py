@@ -303,7 +303,7 @@ class PageScan:
 
     def _array_at(self, position: int, name: str) -> int | None:
         """Where the array of the page with its header at `position` starts; None: no such page."""
-        if position <= 0 or position % HEADER_BYTES:
+        if position <= 0 or position % self._header.alignment:
             return None
         word = self._file.word(position)
         if not (is_ready(word) and is_metadata(word)):

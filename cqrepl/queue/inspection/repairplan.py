@@ -29,7 +29,7 @@ from cqrepl.queue.files.mapping import Mapping, close_file
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import NotAQueue, QueueError
 from cqrepl.queue.format.index import format_index
-from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.findings import UNKNOWN_CONTENT, Finding, FindingKind, Repair
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue, listing_findings
 from cqrepl.queue.inspection.pagescan import long_bytes
 from cqrepl.queue.inspection.tablescan import scan_table
@@ -55,7 +55,7 @@ class RepairPlan:
                 upto = "" if finding.index is None else f" from {format_index(finding.index)} on"
                 remedy = finding.remedy or f"take the excerpts{upto} from a copy of the queue"
                 yield f"{finding}: {remedy}"
-            elif finding.kind is FindingKind.UNREADABLE:
+            elif finding.kind in UNKNOWN_CONTENT:
                 yield f"{finding}: it was not looked at"
 
 
@@ -79,7 +79,8 @@ def plan_repair(path: Path | str) -> RepairPlan:
         is_superseded = (
             finding.kind is FindingKind.UNFINISHED and (finding.path, finding.position) in closed
         )
-        if finding.repair is None:
+        if finding.repair is None or finding.repair.position % HEADER_BYTES:
+            # words of old files, whose headers are not aligned, cannot be exchanged in one access
             remaining.append(finding)
         elif not is_superseded:  # the end-of-file mark takes the place of that header
             repairs.append(finding.repair)

@@ -397,7 +397,7 @@ def _recorded(file: FileBytes, header: StoreHeader) -> Place:
     position, word = file.longs(header.write_position, 2) or (0, 0)
     shift = sequence_bits(header.index_count, header.index_spacing)
     mask = (1 << 64 - shift) - 1
-    there = file.word(position) if position > 0 and position % HEADER_BYTES == 0 else 0
+    there = file.word(position) if position > 0 and position % header.alignment == 0 else 0
     if is_ready(there) and (word % (1 << 64)) >> shift == position & mask:
         return Place(Sequence(word & (1 << shift) - 1), Position(position))
     return START

@@ -21,7 +21,7 @@ from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import Place, StoreFile
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Position, Sequence
-from wire.header import HEADER_BYTES, align4
+from wire.header import HEADER_BYTES, aligned
 
 _WALK_COUNT_MIN = 64  # excerpts in one step of the walk ahead, if slots are nearer than that
 _WALK_COUNT_MAX = 65_536
@@ -78,10 +78,9 @@ class Agreement:
         sequence: int
         sequence, count = start.sequence, _WALK_COUNT_MIN
         behind = sequence + len(found.offsets)
-        if behind % self._spacing == 0 and self._indexing.position_of(behind) == align4(
-            found.position
-        ):
-            self.end = align4(found.position)
+        position = aligned(found.position, self._store.header.alignment)
+        if behind % self._spacing == 0 and self._indexing.position_of(behind) == position:
+            self.end = position
             return
         last = start  # for a run that is not empty it is replaced before it is used
         try:

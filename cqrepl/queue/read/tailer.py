@@ -214,11 +214,14 @@ class Tailer:
             yield from self
 
     def stand(self) -> Stand | None:
-        """Where a live pump can read on; None where the file ends, or none is open."""
+        """Where a live pump can read on; None where the file ends, is of an old version, or none is
+        open."""
         self._step_back()
         store = self._store
         if store is None or store.word_at(self._position) == END_OF_FILE:
             return None
+        if store.header.alignment != HEADER_BYTES:
+            return None  # a live pump takes headers of old files for none
         assert self._indexing is not None
         assert self._agreement is not None
         sequence = sequence_of(self._index, self._cycles.shift)

@@ -49,7 +49,7 @@ from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.maker import make_file, take_precreated
 from cqrepl.queue.files.orphanfile import check_unfinished
 from cqrepl.queue.files.storefile import START, Place, StoreFile, Walked
-from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.errors import NotAQueue, QueueDamaged
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Cycle, Position, Sequence
 from cqrepl.queue.format.layout import QueueLayout
@@ -102,6 +102,7 @@ class StoreWriter:
 
         Raises:
             QueueDamaged: it has lost its header, or what it held.
+            NotAQueue: an old Chronicle Queue wrote it, without aligned headers.
             FileNotFoundError: there is no file.
         """
         store = StoreFile.open(path, cycle, writable=True)
@@ -113,6 +114,12 @@ class StoreWriter:
             os.rename(path, _discarded(path))
             return None
         try:
+            if store.header.alignment != HEADER_BYTES:
+                raise NotAQueue(
+                    "expected a store file with aligned headers (dataFormat 1), found one of an old"
+                    " Chronicle Queue: it is read, appending to it is not supported",
+                    path=path,
+                )
             return cls(store, terms)
         except BaseException:
             store.close()

@@ -8,7 +8,7 @@ from cqrepl.queue import NotAQueue, Queue, QueueLayout
 from cqrepl.queue.files.tablestore import table_header_image
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import store_image
-from tests.support.goldens import READABLE, Manifest, manifest, unpack
+from tests.support.goldens import OLD, READABLE, WRITABLE, Manifest, manifest, unpack
 from tests.support.samples import check_marks, digests, read, rest_of
 
 
@@ -63,9 +63,9 @@ def test_a_copy_is_the_same_queue(golden: Manifest, tmp_path: Path) -> None:
     check_marks(tmp_path / "copy")
 
 
-def test_an_append_in_a_later_cycle_makes_the_queue_readable(
-    golden: Manifest, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", WRITABLE)
+def test_an_append_in_a_later_cycle_makes_the_queue_readable(name: str, tmp_path: Path) -> None:
+    golden = manifest(name)
     path = unpack(golden.name, tmp_path)
     create = None if golden.has_metadata else QueueLayout.of(by_name(golden.roll_cycle_name))
     with Queue.open_for_append(path, create=create) as queue:
@@ -77,8 +77,23 @@ def test_an_append_in_a_later_cycle_makes_the_queue_readable(
     assert found[-3:] == [(last - 1, b"new"), (last, b"\x8f"), (last + 1, b"last")]
 
 
-def test_new_files_start_with_the_bytes_of_java(golden: Manifest, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize("time_ms", [0, 1_900_000_000_000])
+def test_an_append_to_a_queue_of_an_old_version_is_refused_and_changes_nothing(
+    name: str, time_ms: int, tmp_path: Path
+) -> None:
+    path = unpack(name, tmp_path)
+    before = {file.name: file.read_bytes() for file in path.glob("*.cq4")}
+    with Queue.open_for_append(path) as queue, pytest.raises(NotAQueue) as raised:
+        queue.append(b"new", now_ms=time_ms)
+    assert "appending to it is not supported" in str(raised.value)
+    assert {file.name: file.read_bytes() for file in path.glob("*.cq4")} == before
+
+
+@pytest.mark.parametrize("name", WRITABLE)
+def test_new_files_start_with_the_bytes_of_java(name: str, tmp_path: Path) -> None:
     """Up to the index2index page; behind it only marks differ, which `check_marks` looks at."""
+    golden = manifest(name)
     path = unpack(golden.name, tmp_path)
     image = bytearray(store_image(golden.index_count, golden.index_spacing))
     for store in path.glob("*.cq4"):

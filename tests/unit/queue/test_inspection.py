@@ -218,7 +218,7 @@ def test_a_name_of_another_roll_cycle_is_found(tmp_path: Path) -> None:
     (path / "20240305F.cq4").write_bytes(noon_path(path, NAME).read_bytes())
     [finding] = inspect_queue(path).findings
     assert finding.path.name == "20240305F.cq4"
-    assert finding.kind is FindingKind.DAMAGE
+    assert finding.kind is FindingKind.UNSUPPORTED
 
 
 def test_a_writer_at_work_is_no_damage(tmp_path: Path) -> None:

@@ -146,9 +146,9 @@ def test_a_long_off_its_alignment_is_damage(store_path: Path) -> None:
         Queue.open(store_path.parent)
 
 
-def test_another_data_format_is_version_4(store_path: Path) -> None:
-    change(store_path, b"\xcadataFormat\xa1\x01", b"\xcadataFormat\xa1\x00")
-    with pytest.raises(NotAQueue, match="version 4"):
+def test_another_data_format_is_not_supported(store_path: Path) -> None:
+    change(store_path, b"\xcadataFormat\xa1\x01", b"\xcadataFormat\xa1\x02")
+    with pytest.raises(NotAQueue, match="found 2: not supported"):
         Queue.open(store_path.parent)
 
 

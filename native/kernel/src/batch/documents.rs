@@ -55,6 +55,8 @@ pub struct Walk<'a> {
     limits: Limits,
     total: i64,
     count: i64,
+    /// The most bytes between a document and the next header: 3, or 0 in old files.
+    gap: u64,
     /// The position of the next header to look at.
     pub position: u64,
     /// Where the payloads start that were found.
@@ -76,10 +78,22 @@ impl<'a> Walk<'a> {
             limits,
             total: 0,
             count: 0,
+            gap: HEADER_BYTES as u64 - 1,
             position,
             offsets: Vec::new(),
             lengths: Vec::new(),
         })
+    }
+
+    /// The walk over a file whose headers stand at multiples of so many bytes: 4, or 1 in files
+    /// that old versions of Chronicle Queue wrote.
+    pub fn aligned(mut self, alignment: i64) -> Result<Self, Fault> {
+        self.gap = match alignment {
+            1 => 0,
+            4 => 3,
+            _ => return Err(fault::ALIGNMENT_UNKNOWN),
+        };
+        Ok(self)
     }
 
     /// Passes up to so many documents; `None` when there may be more.
@@ -116,7 +130,7 @@ impl<'a> Walk<'a> {
     #[inline]
     fn document(&mut self) -> Result<Option<(u64, i64)>, WalkStop> {
         // the position is at most 2^63 + 2 at first, then at most the length of the store
-        self.position = (self.position + 3) & !3;
+        self.position = (self.position + self.gap) & !self.gap;
         let body = self.position + HEADER_BYTES as u64;
         if body > self.end {
             return Err(WalkStop::PastEnd);

@@ -35,6 +35,8 @@ pub fn array<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Array<'py>> {
 }
 
 #[pyfunction]
+#[pyo3(signature = (store, position, end, count_max, bytes_max, payload_max, alignment=4))]
+#[allow(clippy::too_many_arguments)] // the arguments are those of the reference
 pub fn find_excerpts<'py>(
     store: &Bound<'py, PyAny>,
     position: i64,
@@ -42,11 +44,12 @@ pub fn find_excerpts<'py>(
     count_max: i64,
     bytes_max: i64,
     payload_max: i64,
+    alignment: i64,
 ) -> PyResult<Found<'py>> {
     let py = store.py();
     let view = View::of(store)?;
     let limits = Limits { count: count_max, bytes: bytes_max, payload: payload_max };
-    let mut walk = Walk::new(view.source(), position, end, limits)?;
+    let mut walk = Walk::new(view.source(), position, end, limits)?.aligned(alignment)?;
     let stop = match walk.step(HELD_EXCERPTS)? {
         Some(stop) => stop,
         None => py.detach(|| loop {
