@@ -73,9 +73,10 @@ bench-docs: $(DEV_STAMP)
 	$(BIN)/cqrepl bench latency --size 64,256,1KiB $(PICTURES)
 	$(BIN)/python -m tests.bench.compare --write-docs
 
-# what docs/protocol.md shows of the tables of states; a test fails where the two differ
+# what docs/protocol.md shows of the tables of states, and the README's picture; tests compare both
 docs: $(DEV_STAMP)
 	$(BIN)/python -m tools.state_diagrams
+	$(BIN)/python -m tools.picture
 
 HAS_NATIVE := $(BIN)/python -c 'import cqrepl._native' 2>/dev/null
 

@@ -17,7 +17,7 @@ from cqrepl.protocol.messages import (
 )
 from tests.strategies import INT64_MAX, THOROUGH, corrupted, int64s, payloads, runs
 from wire import Reader, Splitter, WireError
-from wire.grammar import PaddedDocuments
+from wire.grammar import Documents, PaddedDocuments
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 NOISE = 0xEE
@@ -93,17 +93,20 @@ files = st.lists(words | st.binary(max_size=12), max_size=20).map(b"".join)
 
 
 @THOROUGH
-@given(files, st.data())
-def test_finds_what_the_grammar_finds_in_any_bytes(store: bytes, data: st.DataObject) -> None:
+@given(files, st.sampled_from((1, 4)), st.data())
+def test_finds_what_the_grammar_finds_in_any_bytes(
+    store: bytes, alignment: int, data: st.DataObject
+) -> None:
     end = data.draw(st.integers(0, len(store)))
-    found = kernel.find_excerpts(memoryview(store), 0, end)
-    documents = PaddedDocuments.parse(store[:end]).documents
+    found = kernel.find_excerpts(memoryview(store), 0, end, alignment=alignment)
+    grammar = PaddedDocuments if alignment == 4 else Documents
+    documents = grammar.parse(store[:end]).documents
     bodies = [document.body for document in documents if not document.header.metadata]
     taken = [store[o : o + n] for o, n in zip(found.offsets, found.lengths, strict=True)]
     assert taken == bodies
     # and what stands behind the end makes no difference
     other = store[:end] + bytes(byte ^ 0xFF for byte in store[end:])
-    assert kernel.find_excerpts(memoryview(other), 0, end) == found
+    assert kernel.find_excerpts(memoryview(other), 0, end, alignment=alignment) == found
 
 
 @THOROUGH

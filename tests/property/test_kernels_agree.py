@@ -69,10 +69,12 @@ def test_find(
 ) -> None:
     until = len(store) if end is None else end
     bounds = (count_max, bytes_max, payload_max)
-    # at every alignment: only a mapping's begin is known
+    # at every address: only a mapping's begin is known
     for shift in range(4):
         view = memoryview(bytes(shift) + store)[shift:]
         assert_agree(native, "find_excerpts", view, position, until, *bounds)
+        for alignment in (1, 2, 4):
+            assert_agree(native, "find_excerpts", view, position, until, *bounds, alignment)
 
 
 @THOROUGH

@@ -68,7 +68,7 @@ def test_store_files_of_an_unknown_name(path: Path) -> None:
 def test_a_foreign_store_file_beside_a_table_store(path: Path) -> None:
     fill(path, "FAST_DAILY", {0: 1})
     (path / "20240305-10F.cq4").write_bytes(b"")
-    with pytest.raises(QueueDamaged, match=r"of FAST_DAILY, found 20240305-10F\.cq4"):
+    with pytest.raises(NotAQueue, match=r"found 20240305-10F\.cq4: move it away"):
         Queue.open(path)
 
 
@@ -83,7 +83,7 @@ def test_version_4_by_its_table(path: Path) -> None:
 
 
 def test_version_4_by_a_store_file(path: Path) -> None:
-    """Its header has no data format."""
+    """Its header has other fields."""
     fill(path, "FAST_DAILY", {0: 1})
     store = noon_path(path)
     raw = store.read_bytes()

@@ -247,7 +247,7 @@ def test_a_queue_made_anew_with_another_roll_cycle(
     assert len(rest_of(tailer)) == (3 if read_first else 0)
     shutil.rmtree(path)
     fill(path, name, {0: 3})
-    with pytest.raises((LayoutMismatch, QueueDamaged)):
+    with pytest.raises((LayoutMismatch, NotAQueue)):
         wait_on(tailer, clock)
     tailer.close()
 
