@@ -74,8 +74,7 @@ def picture() -> str:
     lines = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}' {FONT}"
         " font-size='14'>",
-        "<title>A source streams the excerpts of a queue to sinks, which acknowledge them"
-        "</title>",
+        "<title>A source streams the excerpts of a queue to sinks, which acknowledge them</title>",
         "<defs><marker id='head' viewBox='0 0 10 10' refX='9' refY='5' markerWidth='7'"
         " markerHeight='7' orient='auto'><path d='M0 0L10 5L0 10z' fill='#777'/></marker></defs>",
     ]

@@ -41,7 +41,7 @@ _WALK_COUNT: Final = 65_536  # excerpts per step of a long walk: bounds its memo
 _INDEX_COUNT_MAX: Final = 1 << 20
 _INDEX_SPACING_MAX: Final = 1 << 30
 _LONG_BYTES: Final = 8
-_FIELDS: Final = frozenset(("writePosition", "indexing", "dataFormat"))
+_FIELDS: Final = frozenset(("writePosition", "indexing"))  # version 4 has more
 
 
 class Place(NamedTuple):
@@ -383,7 +383,7 @@ def _parsed_header(data: bytes | memoryview, word: int, path: Path) -> StoreHead
         if not is_metadata(word) or reader.read_name() != "header":
             raise WireError("meta-data of the name 'header' was expected")
         fields = typed_fields(reader)
-        if not _FIELDS.issuperset(fields):  # version 4 has more: its roll cycle, its wire type
+        if "dataFormat" not in fields and not _FIELDS.issuperset(fields):  # such as its roll cycle
             raise NotAQueue("expected a store file of version 5, found version 4", path=path)
         header = _read_header(fields, _alignment(fields, path))
     except (WireError, KeyError) as error:
