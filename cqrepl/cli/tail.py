@@ -26,8 +26,8 @@ with --time also a time such as 2026-11-21T10:00Z.
 
 \b
 --json prints {"v":1,"index":"0x451600000004","bytes":31,"as":"wire","data":{...}}; "as" tells
-what data is: text, wire (its fields), or hex for bytes that are neither; also with --as text,
-which takes control characters for text. With --time there is "time".
+what data is: text, wire (its fields, or its value), or hex for bytes that are neither; also with
+--as text, which takes control characters for text. With --time there is "time".
 --format takes {index} {cycle} {sequence} {bytes} {time} {data}.
 """
 

@@ -75,7 +75,7 @@ class Lines:
             find = payload.utf8_of if self._form == "text" else payload.content_of
             content = find(excerpt.data)
             fields |= {"as": content.kind, "data": payload.json_value(content)}
-        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n"
+        return payload.json_text(fields, (",", ":")) + "\n"
 
     def _place(self, name: str, excerpt: Excerpt, text: str) -> str:
         places: dict[str, Callable[[], object]] = {

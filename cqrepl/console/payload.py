@@ -3,23 +3,30 @@
 A queue says nothing about its payloads. What they look like is told by the bytes, in this order:
 
     text    UTF-8 without control characters but tab and line feed; 8F alone is the empty excerpt
-    wire    binary wire that can be read to its end, and holds fields with names one can read
+    wire    binary wire that has a text form, which begins with no number below 128; or fields with
+            names one can read, with a value in them that Java's text form lacks (a UUID)
     hex     anything else
 
-Fields of binary wire are next to never valid UTF-8, and other bytes next to never such fields.
+Binary wire is next to never valid UTF-8. What `--as yaml` shows as wire, the other forms do, too:
+they print the same values.
 """
 
 import base64
 import json
 import math
-from collections.abc import Callable
+import re
+from array import array
+from collections.abc import Callable, Collection
 from datetime import date, datetime, time
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from wire.errors import WireError
 from wire.header import EMPTY_STORED, HEADER_BYTES
 
 _LEAST_CODE: Final = 0x80  # bytes below are small numbers when they are wire, and text when not
+_CLASS: Final = "!type"  # of a class as a value
+_NO_LETTERS: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _PLAIN_MARKS: Final = frozenset("_-./:+@")  # may stand in a YAML scalar without quotes
 
 
@@ -42,18 +49,28 @@ def content_of(payload: memoryview) -> Content:
     else:
         if text.replace("\t", "").replace("\n", "").isprintable():
             return Content("text", text)
-    if data[0] >= _LEAST_CODE:
-        # the codec is loaded when needed: most queues hold something else, and `tail` is quick
-        from wire.objects.object_reader import read_body
-        from wire.reader import Reader
+    if data[0] < _LEAST_CODE:
+        return Content("hex", data.hex())
+    # the codec is loaded when needed: most queues hold something else, and `tail` is quick
+    from wire.text.print_values import shown_value
 
-        try:
-            value = read_body(Reader(data))
-        except WireError:
-            value = None
-        if isinstance(value, dict) and all(_is_name(name) for name in value):
-            return Content("wire", value)
-    return Content("hex", data.hex())
+    try:
+        return Content("wire", shown_value(data))
+    except WireError:
+        return _without_text_form(data)
+
+
+def _without_text_form(data: bytes) -> Content:
+    """Fields of binary wire of which one has no text form; hexadecimal where there are none."""
+    from wire.objects.object_reader import read_body
+    from wire.reader import Reader
+
+    try:
+        value = read_body(Reader(data))
+    except WireError:
+        value = None
+    is_read = isinstance(value, dict) and all(_is_name(name) for name in value)
+    return Content("wire", value) if is_read else Content("hex", data.hex())
 
 
 def utf8_of(payload: memoryview) -> Content:
@@ -72,7 +89,7 @@ def _is_name(name: object) -> bool:
 def line_of(payload: memoryview) -> str:
     """One line for people: text as it is, wire as flow YAML, anything else in hexadecimal."""
     kind, value = content_of(payload)
-    if kind != "wire":
+    if kind != "wire" or isinstance(value, str):
         return escaped(str(value))
     return flow_text(value, is_outermost=True)
 
@@ -94,7 +111,13 @@ def json_of(payload: memoryview) -> str:
     """The payload as a JSON value; a string is text, and bytes stand as those within wire do."""
     content = content_of(payload)
     value = plain_json(bytes(payload)) if content.kind == "hex" else json_value(content)
-    return json.dumps(value, ensure_ascii=False)
+    return json_text(value)
+
+
+def json_text(value: object, separators: tuple[str, str] | None = None) -> str:
+    """JSON on one line, with its letters as they are, and what a terminal obeys as escapes."""
+    text = json.dumps(value, ensure_ascii=False, separators=separators)
+    return _NO_LETTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def json_value(content: Content) -> object:
@@ -136,13 +159,13 @@ def flow_text(value: object, *, is_outermost: bool = False) -> str:
     """
     match value:
         case dict():
-            pairs = [(_scalar(str(name)), flow_text(each)) for name, each in value.items()]
+            pairs = [(_scalar(_key(name)), flow_text(each)) for name, each in value.items()]
             if is_outermost and len(pairs) == 1:
                 return " ".join(pairs[0]).rstrip()
             inner_text = ", ".join(f"{name}: {each}" for name, each in pairs)
             return inner_text if is_outermost else f"{{{inner_text}}}"
-        case list() | tuple():
-            return f"[{', '.join(flow_text(each) for each in value)}]"
+        case list() | tuple() | set() | frozenset() | array():
+            return f"[{', '.join(flow_text(each) for each in _in_order(value))}]"
         case bytes():
             return f"!!binary {base64.b64encode(value).decode()}"
         case str():
@@ -154,11 +177,13 @@ def flow_text(value: object, *, is_outermost: bool = False) -> str:
         case int() | float():
             return _scalar(str(plain_json(value)))
         case _:
-            from wire.objects.values import Typed
-
-            if isinstance(value, Typed):
-                return f"!{value.name} {flow_text(value.value)}"
-            return _scalar(str(plain_json(value)))
+            if isinstance(value, UUID | date | time):
+                return _scalar(str(plain_json(value)))
+            name, inner = _marked(value)
+            if name is None:
+                return flow_text(inner)
+            shown = _scalar(str(inner)) if name == _CLASS else flow_text(inner)
+            return f"{escaped(name)} {shown}"
 
 
 def plain_json(value: object) -> object:
@@ -169,21 +194,58 @@ def plain_json(value: object) -> object:
         case int():
             return int(value)
         case float():
-            return float(value) if math.isfinite(value) else str(float(value))
+            return float(value) if math.isfinite(value) else _float_name(value)
         case dict():
-            return {str(name): plain_json(each) for name, each in value.items()}
-        case list() | tuple():
-            return [plain_json(each) for each in value]
+            fields = {_key(name): plain_json(each) for name, each in value.items()}
+            if len(fields) < len(value):  # two keys that are one as text
+                return [plain_json({name: each}) for name, each in value.items()]
+            return fields
+        case list() | tuple() | set() | frozenset() | array():
+            return [plain_json(each) for each in _in_order(value)]
         case bytes():
             return {"!!binary": base64.b64encode(value).decode()}
         case datetime() | date() | time():
             return value.isoformat()
+        case UUID():
+            return str(value)
         case _:
-            from wire.objects.values import Typed
+            name, inner = _marked(value)
+            return plain_json(inner) if name is None else {name: plain_json(inner)}
 
-            if isinstance(value, Typed):
-                return {f"!{value.name}": plain_json(value.value)}
-            return str(value)  # a UUID, and what has no better form
+
+def _marked(value: object) -> tuple[str | None, object]:
+    """What a value of the wire's own types is in YAML: its mark, if it has one, and what is marked.
+
+    Raises:
+        TypeError: it is none of them.
+    """
+    from wire.objects.values import History, LongArray, Typed, TypeLiteral
+
+    match value:
+        case Typed():
+            return f"!{value.name}", value.value
+        case TypeLiteral():
+            return _CLASS, value.name
+        case LongArray():
+            return None, list(value.values)
+        case History():
+            sources = [number for pair in value.sources for number in pair]
+            return None, {"sources": sources, "timings": list(value.timings)}
+    raise TypeError(f"a value of the wire was expected, {value!r} came")
+
+
+def _key(name: object) -> str:
+    """The name of a field as text: a key may be an object."""
+    return name if isinstance(name, str) else flow_text(name)
+
+
+def _in_order(values: Collection[object]) -> Collection[object]:
+    """The values; of a set in the order of what they print as."""
+    return sorted(values, key=flow_text) if isinstance(values, set | frozenset) else values
+
+
+def _float_name(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _scalar(text: str) -> str:
@@ -191,4 +253,4 @@ def _scalar(text: str) -> str:
     bare = text.replace(" ", "x")
     if text == text.strip() and bare and all(c.isalnum() or c in _PLAIN_MARKS for c in bare):
         return text if not text.endswith(":") and ": " not in text else json.dumps(text)
-    return json.dumps(text, ensure_ascii=False)
+    return escaped(json.dumps(text, ensure_ascii=False))

@@ -122,12 +122,21 @@ def test_several_queues_and_patterns(spark: "SparkSession", tmp_path: Path) -> N
 def test_payloads_as_text_and_as_json(spark: "SparkSession", tmp_path: Path) -> None:
     payloads = ["grün\n".encode(), b"", b"\xff\x00plain", b"\xb9\x05price\xa5\x10\x00"]
     payloads.append(b"\xc1a\xb8\x03\xed\xa0\x80")  # a string that is half a character
+    payloads += [b"\xe3id1", b"\xa5\x39\x05"]  # one bare value, as Java's writeText writes it
     with Queue.open(tmp_path / "q", create=DAY) as queue:
         queue.append_many(payloads)
     texts = load(spark, tmp_path / "q", payload="text", columns="payload").collect()
     assert [row[0] for row in texts[:3]] == ["grün\n", "", "\\xff\x00plain"]
     values = load(spark, tmp_path / "q", payload="wire", columns="payload").collect()
-    expected = ["grün\n", "", {"!!binary": "/wBwbGFpbg=="}, {"price": 16}, {"a": "\ud800"}]
+    expected = [
+        "grün\n",
+        "",
+        {"!!binary": "/wBwbGFpbg=="},
+        {"price": 16},
+        {"a": "\ud800"},
+        "id1",
+        1337,
+    ]
     assert [json.loads(row[0]) for row in values] == expected
 
 

@@ -15,14 +15,15 @@ Source: section 9.3 of the format, and the vectors under `tests/vectors/wire`.
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Protocol
 
 from wire import stopbit
 from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, NAME_CODES, STOP_BIT_SCALE, Code
 from wire.errors import WireError
 from wire.objects.float_text import float_text
 from wire.objects.time_text import date_text, date_time_text, time_text, zoned_text
+from wire.objects.values import TIME_OF_CODE, TypeLiteral
 from wire.strings import decode_name, decode_text
 from wire.text.print_layout import Layout
 from wire.text.print_scalars import copied, payload_text, quoted
@@ -52,6 +53,7 @@ _CONSTANTS: Final[dict[int, str]] = {
     Code.TRUE: "true",
     Code.NULL: _NULL_TEXT,
 }
+_VALUES: Final[dict[int, bool | None]] = {Code.FALSE: False, Code.TRUE: True, Code.NULL: None}
 _TYPE_OF_NUMBER: Final[dict[int, str]] = {Code.INT8: "byte", Code.INT16: "short"}
 # enums that Java's dump knows: it drops a constant that is not one of theirs
 _ENUMS: Final = {
@@ -88,18 +90,52 @@ def render_items(body: bytes | memoryview, *, fold_unused: bool) -> str:
     Raises:
         WireError: the body cannot be rendered.
     """
-    renderer = _Renderer(body, fold_unused)
+    layout = Layout()
+    print_items(body, layout, fold_unused=fold_unused)
+    return layout.text()
+
+
+class ItemLayout(Protocol):
+    """Takes the items of a body one after the other, each as its text and as what it says."""
+
+    def scalar(self, text: str, value: object) -> None:
+        """A complete value."""
+
+    def name(self, quoted: str, name: str) -> None:
+        """The name of the value that comes next."""
+
+    def type_prefix(self, shown: str, name: str) -> None:
+        """The type of the value that comes next."""
+
+    def comment(self, text: str) -> None:
+        """A comment on the rest of this line."""
+
+    def set_leaf(self, leaf: bool) -> None:
+        """Puts the next items on one line, or each on its own."""
+
+    def event_key(self) -> AbstractContextManager[None]:
+        """Around the item that names an event by an object."""
+
+    def sequence(self) -> AbstractContextManager[None]:
+        """Around the items of a sequence."""
+
+    def map(self, *, may_fold: bool = True) -> AbstractContextManager[None]:
+        """Around the names and values of a map."""
+
+
+def print_items(body: bytes | memoryview, layout: ItemLayout, *, fold_unused: bool = False) -> None:
+    """Hands the items of a whole body to a layout; arguments and errors as `render_items`."""
+    renderer = _Renderer(body, layout, fold_unused)
     renderer.refuse_small_number(0, len(body))
     renderer.items(0, len(body))
-    return renderer.layout.text()
 
 
 class _Renderer:
-    def __init__(self, body: bytes | memoryview, fold_unused: bool) -> None:
+    def __init__(self, body: bytes | memoryview, layout: ItemLayout, fold_unused: bool) -> None:
         self._body = body
         self._fold_unused = fold_unused
         self._depth = 0
-        self.layout = Layout()
+        self.layout = layout
 
     def items(self, at: int, end: int) -> None:
         while at < end:
@@ -150,33 +186,34 @@ class _Renderer:
     def _number(self, code: int, at: int, end: int) -> int:
         form = FIXED_WIDTH[code]
         if at == end and form == "<B":
-            self.layout.scalar(_BYTE_AT_END)
+            self.layout.scalar(_BYTE_AT_END, int(_BYTE_AT_END))
             return at
         (value,) = self._unpack(form, at, end)
         if code in _TYPE_OF_NUMBER:
-            self.layout.type_prefix(_TYPE_OF_NUMBER[code])
-        self.layout.scalar(float_text(value) if isinstance(value, float) else str(value))
+            self.layout.type_prefix(_TYPE_OF_NUMBER[code], _TYPE_OF_NUMBER[code])
+        self.layout.scalar(float_text(value) if isinstance(value, float) else str(value), value)
         return at + struct.calcsize(form)
 
     def _hexadecimal(self, code: int, at: int, end: int) -> int:
         value = int.from_bytes(self._take(at, 8, end), "little")
-        self.layout.scalar(f"0x{value:x}")
+        self.layout.scalar(f"0x{value:x}", value)
         return at + 8
 
     def _decimal(self, code: int, at: int, end: int) -> int:
         value, at = stopbit.decode(self._body, at, end)
-        self.layout.scalar(float_text(float(value) / STOP_BIT_SCALE[code]))
+        number = float(value) / STOP_BIT_SCALE[code]
+        self.layout.scalar(float_text(number), number)
         return at
 
     def _constant(self, code: int, at: int, end: int) -> int:
-        self.layout.scalar(_CONSTANTS[code])
+        self.layout.scalar(_CONSTANTS[code], code if code in _SMALL_NUMBERS else _VALUES[code])
         return at
 
     # --- text -----------------------------------------------------------------------------------
 
     def _text(self, code: int, at: int, end: int) -> int:
         text, at = self._text_operand(code, at, end)
-        self.layout.scalar(_NULL_TEXT if text is None else quoted(text))
+        self.layout.scalar(_NULL_TEXT if text is None else quoted(text), text)
         return at
 
     def _text_operand(self, code: int, at: int, end: int) -> tuple[str | None, int]:
@@ -188,13 +225,20 @@ class _Renderer:
 
     def _time(self, code: int, at: int, end: int) -> int:
         raw, at = self._prefixed(at, end)
-        self.layout.scalar(_NULL_TEXT if raw is None else _TIMES[code](decode_text(raw)))
+        if raw is None:
+            self.layout.scalar(_NULL_TEXT, None)
+        else:
+            text = decode_text(raw)
+            self.layout.scalar(_TIMES[code](text), TIME_OF_CODE[code](text))
         return at
 
     def _type_literal(self, code: int, at: int, end: int) -> int:
         raw, at = self._prefixed(at, end)
-        shown = _NULL_TEXT if raw is None else f"!type {quoted(decode_text(raw))}"
-        self.layout.scalar(shown)
+        if raw is None:
+            self.layout.scalar(_NULL_TEXT, None)
+        else:
+            name = decode_text(raw)
+            self.layout.scalar(f"!type {quoted(name)}", TypeLiteral(name))
         return at
 
     # --- what stands around values --------------------------------------------------------------
@@ -215,7 +259,8 @@ class _Renderer:
 
     def _name(self, code: int, at: int, end: int) -> int:
         raw, at = self._prefixed(at, end)
-        self.layout.name(quoted(decode_name(raw or b"")))
+        name = decode_name(raw or b"")
+        self.layout.name(quoted(name), name)
         return at
 
     def _short_name(self, code: int, at: int, end: int) -> int:
@@ -223,12 +268,14 @@ class _Renderer:
         raw = self._take(at, length, end)
         if raw.translate(None, _CONTROL) != raw:
             raise WireError("a name was expected, a control character came in it", at)
-        self.layout.name(quoted(decode_name(raw)))
+        name = decode_name(raw)
+        self.layout.name(quoted(name), name)
         return at + length
 
     def _numbered_name(self, code: int, at: int, end: int) -> int:
         number, at = stopbit.decode(self._body, at, end)
-        self.layout.name(_HISTORY_NAME if number == _HISTORY_ID else quoted(str(number)))
+        name = _HISTORY_NAME if number == _HISTORY_ID else str(number)
+        self.layout.name(quoted(name), name)
         return at
 
     def _event_object(self, code: int, at: int, end: int) -> int:
@@ -246,7 +293,7 @@ class _Renderer:
 
     def _type_name(self, at: int, end: int) -> tuple[str, int]:
         name, at = self._prefixed_text(at, end)
-        self.layout.type_prefix(copied(name))
+        self.layout.type_prefix(copied(name), name)
         return name, at
 
     def _typed_value(self, name: str, at: int, end: int) -> int:
@@ -258,7 +305,7 @@ class _Renderer:
             start, stop = self._block_bounds(code, at + 1, end)
             if start < stop and self._body[start] == Code.U8_ARRAY:
                 payload = bytes(self._body[start + 1 : stop])
-                self.layout.scalar(quoted(decode_name(payload)))
+                self.layout.scalar(quoted(decode_name(payload)), payload)
                 return stop
         if name in _ENUMS and (code in _SHORT_TEXTS or code == Code.STRING_ANY):
             constant, stop = self._text_operand(code, at + 1, end)
@@ -291,7 +338,8 @@ class _Renderer:
         start, stop = self._block_bounds(code, at, end)
         first = self._body[start] if start < stop else None
         if first == Code.U8_ARRAY:
-            self.layout.scalar(payload_text(bytes(self._body[start + 1 : stop])))
+            payload = bytes(self._body[start + 1 : stop])
+            self.layout.scalar(payload_text(payload), payload)
         elif first == Code.HISTORY_MESSAGE:
             self.items(self._history(first, start + 1, stop), stop)
         elif first == Code.I64_ARRAY:
@@ -309,15 +357,15 @@ class _Renderer:
         timings, at = self._count(at + 12 * sources, end)
         times = self._unpack(f"<{timings}q", at, end)
         with self.layout.map(may_fold=False):
-            self.layout.name("sources")
+            self.layout.name("sources", "sources")
             with self.layout.sequence():
                 for source, index in zip(ids, indexes, strict=True):
-                    self.layout.scalar(str(source))
-                    self.layout.scalar(f"0x{index:x}")
-            self.layout.name("timings")
+                    self.layout.scalar(str(source), source)
+                    self.layout.scalar(f"0x{index:x}", index)
+            self.layout.name("timings", "timings")
             with self.layout.sequence():
                 for time in times:
-                    self.layout.scalar(str(time))
+                    self.layout.scalar(str(time), time)
         return at + 8 * timings
 
     def _count(self, at: int, end: int) -> tuple[int, int]:
@@ -354,7 +402,7 @@ class _Renderer:
 
     def _entries(self, entries: bytes | memoryview) -> None:
         for (entry,) in struct.iter_unpack("<q", entries):
-            self.layout.scalar(str(entry))
+            self.layout.scalar(str(entry), entry)
 
     def _unassigned(self, code: int, at: int, end: int) -> int:
         raise WireError(f"a code was expected, 0x{code:02X} came, which has no meaning", at - 1)

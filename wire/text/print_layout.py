@@ -55,21 +55,21 @@ class Layout:
         self._tidy()
         return "".join([*self._settled, self._tail])
 
-    def scalar(self, text: str) -> None:
-        """A complete value, already quoted where it must be."""
+    def scalar(self, text: str, value: object) -> None:
+        """A complete value, whose text is quoted where it must be."""
         self._begin()
         self._write(text)
         self._done()
 
-    def name(self, quoted: str) -> None:
+    def name(self, quoted: str, name: str) -> None:
         """The name of the value that comes next."""
         self._begin()
         self._write(quoted + ": ")
 
-    def type_prefix(self, name: str) -> None:
+    def type_prefix(self, shown: str, name: str) -> None:
         """The type of the value that comes next."""
         self._begin()
-        self._write(f"!{name} ")
+        self._write(f"!{shown} ")
 
     def comment(self, text: str) -> None:
         """A comment on the rest of this line."""

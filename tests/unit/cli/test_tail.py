@@ -118,6 +118,30 @@ def test_kinds_of_payload(invoke: Invoke, kinds: Path) -> None:
     assert "# 0x4d4b00000001\n--- !!data #binary\norder: {\n  id: 42,\n" in yaml
 
 
+def test_a_document_that_is_one_bare_value(invoke: Invoke, tmp_path: Path) -> None:
+    """As Java's `writeText` writes it; and documents of which one name or value is odd."""
+    bodies = {
+        "e3696431": ("id1", "id1"),
+        "e5636166c3a9": ("café", "café"),
+        "e87820eda0bdedb880": ("x \U0001f600", "x \U0001f600"),
+        "a53905": ("1337", 1337),
+        "b1": ("true", True),
+        "c178e179ba0ce36e756d": ("x: y, 12: num", {"x": "y", "12": "num"}),
+        "c178e179c0e165": ('x: y, "": e', {"x": "y", "": "e"}),
+        "c178e179c178a105": ("[{x: y}, {x: 5}]", [{"x": "y"}, {"x": 5}]),
+        "c2746cbc03696e74": ("tl !type int", {"tl": {"!type": "int"}}),
+    }
+    with Queue.open(tmp_path / "q", create=layout()) as queue:
+        queue.append_many([bytes.fromhex(body) for body in bodies], now_ms=NOON_MS)
+    lines = [line for line, _ in bodies.values()]
+    assert texts(invoke("tail", tmp_path / "q")) == lines
+    assert texts(invoke("tail", tmp_path / "q", "--grep", "^id1$")) == ["id1"]
+    assert invoke("tail", tmp_path / "q", "--format", "{data}").stdout.splitlines() == lines
+    found = invoke("tail", tmp_path / "q", "--json").stdout.splitlines()
+    shown = [(line["as"], line["data"]) for line in map(json.loads, found)]
+    assert shown == [("wire", value) for _, value in bodies.values()]
+
+
 def test_raw_is_nothing_but_the_bytes(invoke: Invoke, kinds: Path) -> None:
     result = invoke("tail", kinds, "--as", "raw")
     assert result.stdout_bytes == "grüße\t1".encode() + wire.encode(ORDER) + b"\x00\xff\x8f"
