@@ -262,6 +262,8 @@ async def _until_over(
                 await _wait_stopped(replicator)
                 if stays():
                     await _stay(replicator)
+                elif replicator.endpoint.listens:
+                    await _outlive_peers(replicator)
             else:  # it is to end in any case
                 await _wait_stuck(replicator)
             code = code_of_stops(replicator.stops)
@@ -295,14 +297,31 @@ async def _wait_stopped(replicator: Replicator) -> None:
 
 async def _stay(replicator: Replicator) -> None:
     """Says that all queues have stopped, once for all that has stopped them, for ever."""
+    why = "this host stays, for 'cqrepl status', 'resume', 'reload'"
+    await _say_stopped(replicator, why, lambda: False)
+
+
+async def _outlive_peers(replicator: Replicator) -> None:
+    """One that listens goes on where its queues have stopped for what a peer holds or says: the
+    next peer may do better. Returns where none would, as our own files are why."""
+    why = "it came of the peers that there were; this process listens on"
+    await _say_stopped(replicator, why, lambda: _has_stopped_itself(replicator))
+
+
+def _has_stopped_itself(replicator: Source | Sink | Host) -> bool:
+    halves = (replicator.source, replicator.sink) if isinstance(replicator, Host) else (replicator,)
+    names = frozenset[str]().union(*(each.names for each in halves))
+    return names <= {stop.name for stop in replicator.stops if stop.is_ours}
+
+
+async def _say_stopped(replicator: Replicator, why: str, is_over: Callable[[], bool]) -> None:
+    """Says why it goes on though all queues have stopped, once for all that has stopped them."""
     said: frozenset[str] = frozenset()
-    while True:
+    while not is_over():
         stops = frozenset(map(str, replicator.stops))
         if stops - said:
             said = stops
-            _logger.error(
-                "every queue has stopped: this host stays, for 'cqrepl status', 'resume', 'reload'"
-            )
+            _logger.error("every queue has stopped: %s", why)
         await trio.sleep(STAY_SECONDS)
         await _wait_stopped(replicator)
 

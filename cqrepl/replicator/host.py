@@ -172,7 +172,8 @@ class Host:
         """
         async with self.turn(name):
             self._check_name(name)
-            stopped = [each for each in self.stops if each.name == name and each.host_id is None]
+            own = (each for each in self.source.stops if each.host_id is None)
+            stopped = [each for each in (*own, *self.sink.stops) if each.name == name]
             if stopped:
                 raise Refused(str(stopped[0]))
             if name in self.sink.queues:

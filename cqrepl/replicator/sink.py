@@ -74,6 +74,11 @@ class Sink:
         return self.endpoint.port
 
     @property
+    def names(self) -> Set[str]:
+        """The queues."""
+        return self.queues.keys()
+
+    @property
     def stops(self) -> list[Stop]:
         """The queues that have stopped, and those that a source has stopped."""
         found = (queue.stop or queue.left for queue in self.queues.values())

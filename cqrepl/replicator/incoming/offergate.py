@@ -10,6 +10,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import QueueOffered
+from cqrepl.protocol.messages.offer import ReplicationHandler
 from cqrepl.replicator.incoming.epochdesk import EpochDesk
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.queues import Signal
@@ -51,7 +52,8 @@ class OfferGate:
             return False
         if self._epochs.is_refused(event, queue):
             return False
-        if queue.stop is not None:  # a new connection does not start it again, and hears why
+        if queue.stop is not None and not self._gives_way(queue.stop, event.offer):
+            # a new connection does not start it again, and hears why
             self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
             return False
         if queue.owner is not None:
@@ -64,14 +66,24 @@ class OfferGate:
         if self._connection.config.settings.host_id in path:
             self._refuse_loop(event.cid, queue, path)
             return False
-        lineage = event.offer.lineage
+        lineage, queue.stop, queue.differs_at = event.offer.lineage, None, None
         queue.way.passed_by, queue.way.places = path, () if lineage is None else lineage.places
         return True
+
+    def _gives_way(self, stop: Stop, offer: ReplicationHandler) -> bool:
+        """Whether a queue that has stopped is tried with this offer: what it was stopped for came
+        of another source, or of this one, which is looked at anew before anything moves. Where a
+        copy differs, or a source that cannot prove what it holds left a gap, an operator has to
+        look first."""
+        if stop.host_id != self._connection.remote_id:
+            return stop.host_id is not None
+        can_prove = stop.reason is StopReason.GAP and offer.lineage is not None
+        return can_prove or stop.reason is StopReason.REFUSED
 
     def _refuse_loop(self, cid: Cid, queue: SinkQueue, path: tuple[int, ...]) -> None:
         """It has come by this host: nobody in that circle has it of its own."""
         why = f"a loop: it has come by hosts {', '.join(map(str, path))}, of which this is one"
         queue.left = Stop(name=queue.name, reason=StopReason.REFUSED, message=why)
-        self._pump.log.tell(logging.ERROR, self._pump.label, str(queue.left))
+        self._pump.log.tell(logging.ERROR, self._pump.label, queue.left.line)
         self._connection.stop_queue(cid, StopReason.REFUSED, why)
         self._changed.set()

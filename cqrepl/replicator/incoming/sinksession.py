@@ -167,7 +167,7 @@ class SinkSession:
             case ev.AppendExcerpts() | ev.CompareExcerpts():
                 await self._store(event)
             case ev.QueueStopped() if event.is_final:
-                self._stopped(event.name, event.reason, event.message, event.index)
+                self._stopped(Stop.told(event, self._connection.remote_id), event.index)
             case ev.QueueStopped():
                 self._left(event)
 
@@ -384,8 +384,8 @@ class SinkSession:
 
     async def _store(self, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:
         queue, batch = self._queues[event.name], event.batch
-        if queue.stop is not None or not queue.pause.is_over:
-            return
+        if queue.owner is not self or queue.stop is not None or not queue.pause.is_over:
+            return  # it was stopped here, and may be taken from another source by now
         new: ExcerptBatch | None = batch
         try:
             if isinstance(event, ev.CompareExcerpts):
@@ -492,14 +492,14 @@ class SinkSession:
 
     def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
         queue = self._queues[name]
-        stop = Stop.of(name, error, queue.path)
+        stop = Stop.of(name, error, queue.path, self._connection.remote_id)
         if isinstance(error, QueueDamaged):
             queue.note_damage()
         if is_passing(error) or queue.is_waiting_for_quarantine:
             self._lanes.once_back(queue, partial(queue.make_room, error))
             self._pause(cid, stop)
             return
-        self._stopped(name, stop.reason, stop.message, differing_index(error))
+        self._stopped(stop, differing_index(error))
         self._connection.stop_queue(cid, stop.reason, stop.message)
 
     def _pause(self, cid: Cid, trouble: Stop) -> None:
@@ -510,24 +510,24 @@ class SinkSession:
             self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")
         self._changed.set()
 
-    def _stopped(self, name: str, reason: StopReason, message: str, index: int | None) -> None:
-        queue = self._queues[name]
+    def _stopped(self, stop: Stop, index: int | None) -> None:
+        name, queue = stop.name, self._queues[stop.name]
         if queue.owner is not self or queue.stop is not None or queue.is_waiting_for_quarantine:
             return  # refused for this connection only, or known
-        stop = Stop(name=name, reason=reason, message=message)
         if index is not None and queue.may_put_aside(index):
             # a queue that was stopped is not offered again on one connection
             put_aside_later(queue, self._pump.label, stop, index)
             self._pump.fail(f"queue {name!r}: what differs goes to quarantine, and comes again")
             return
         queue.stop, queue.differs_at = stop, index
-        self._note_free(queue)
-        _logger.error("%s: %s", self._pump.label, queue.stop)
+        if not stop.is_ours and stop.reason is not StopReason.DIVERGED:  # another may do better
+            self._lanes.once_back(queue, partial(self._give_back, queue))
+        _logger.error("%s: %s", self._pump.label, stop.line)
         self._changed.set()
 
     def _left(self, event: ev.QueueStopped) -> None:
         """The source goes no further: nothing comes any more on this connection."""
         queue = self._queues[event.name]
-        queue.left = Stop(name=event.name, reason=event.reason, message=event.message)
-        self._pump.log.tell(logging.ERROR, self._pump.label, str(queue.left))
+        queue.left = Stop.told(event, self._connection.remote_id)
+        self._pump.log.tell(logging.ERROR, self._pump.label, queue.left.line)
         self._changed.set()

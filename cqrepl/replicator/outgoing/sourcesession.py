@@ -41,7 +41,7 @@ from cqrepl.replicator.queuestate.logs import acknowledgement_entry
 from cqrepl.replicator.queuestate.pause import is_passing
 from cqrepl.replicator.queuestate.queues import ANEW
 from cqrepl.replicator.queuestate.queueturns import QueueTurns
-from cqrepl.replicator.queuestate.stops import Stop, differing_index
+from cqrepl.replicator.queuestate.stops import OWN_REASONS, Stop, differing_index
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ class SourceSession:
                     return
                 is_over = await each.queue.hear_fence(each.marks, event)
                 each.is_final = each.is_final and (event.is_final or is_over)
-                self._stopped(each, event.reason, event.message, by_peer=event.by_peer)
+                self._stopped(each, event.reason, event.message, event.by_peer or not is_over)
                 if event.reason is StopReason.DIVERGED:  # its lane is mute by now
                     each.marks.lower_acknowledged(NOTHING)
 
@@ -441,19 +441,16 @@ class SourceSession:
             self._end_audited()
         self._shared.changed.set()
 
-    def _stopped(
-        self, each: Outgoing, reason: StopReason, message: str, *, by_peer: bool = False
-    ) -> None:
+    def _stopped(self, each: Outgoing, reason: StopReason, why: str, of_peer: bool = False) -> None:
         if each.has_stopped:  # by us, and now the core tells of it
             return
         self._lanes.once_back(each, each.close)
         self._pump.call_back()
         each.has_stopped = True
-        is_sinks = by_peer or reason is StopReason.DIVERGED or not each.is_final
+        is_sinks = of_peer or reason not in OWN_REASONS or not each.is_final
         host_id = each.marks.host_id if is_sinks else None
-        self._shared.note_stop(
-            Stop(name=each.queue.name, reason=reason, message=message, host_id=host_id)
-        )
+        stop = Stop(name=each.queue.name, reason=reason, message=why, host_id=host_id)
+        self._shared.note_stop(stop)
 
     def begin_anew(self, name: str, why: str = ANEW) -> bool:
         """A queue can go on that has stopped on this connection, or was not answered: the next one

@@ -1,10 +1,11 @@
 """Queues that stopped: why, and what that means for a command's exit code."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from cqrepl.protocol import StopReason
+from cqrepl.protocol.events import QueueStopped
 from cqrepl.protocol.source import UNANSWERED
 from cqrepl.queue import (
     Diverged,
@@ -23,7 +24,7 @@ from cqrepl.replicator.agreement.consent import ReturnRefused
 from cqrepl.replicator.agreement.identities import OtherQueue
 from cqrepl.replicator.queuestate.keptepochs import Fenced
 
-_OWN: Final = (StopReason.DAMAGED, StopReason.FAILED, StopReason.FENCED)
+OWN_REASONS: Final = (StopReason.DAMAGED, StopReason.FAILED, StopReason.FENCED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +35,23 @@ class Stop:
     reason: StopReason
     message: str
     is_disk_full: bool = False  # ours
-    host_id: int | None = None  # of the one that it was stopped for, alone
+    host_id: int | None = None  # of the one that it was stopped for, alone: another may do better
     is_peers: bool = False  # it has met what keeps the queue from going on
-    is_no_queue: bool = False  # our directory holds none that can be read
+    is_no_queue: bool = field(default=False, compare=False)  # our directory holds none to read
 
     @classmethod
-    def of(cls, name: str, error: QueueError | OSError, path: Path | None = None) -> "Stop":
+    def of(
+        cls,
+        name: str,
+        error: QueueError | OSError,
+        path: Path | None = None,
+        host_id: int | None = None,
+    ) -> "Stop":
         """The stop of a queue over an error of its storage.
 
         Args:
             path: its directory, for an error of the system's that names no file.
+            host_id: of the peer, for an error that comes of what a peer holds or says.
         """
         reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
         is_full = isinstance(error, OSError) and error.errno in NO_ROOM
@@ -60,8 +68,14 @@ class Stop:
             reason=reason,
             message=message,
             is_disk_full=is_full,
+            host_id=host_id if _is_of_peer(error) else None,
             is_no_queue=isinstance(error, NotAQueue),
         )
+
+    @classmethod
+    def told(cls, event: QueueStopped, host_id: int | None) -> "Stop":
+        """The stop that a peer has told of, or that what it has said has brought about."""
+        return cls(name=event.name, reason=event.reason, message=event.message, host_id=host_id)
 
     @classmethod
     def left_by_power_cut(cls, name: str, index: int) -> "Stop":
@@ -85,10 +99,14 @@ class Stop:
         return cls(name=name, reason=StopReason.FAILED, message=why)
 
     @property
+    def is_ours(self) -> bool:
+        """True where no other peer would get the queue any further."""
+        return self.host_id is None and not self.is_peers
+
+    @property
     def is_own(self) -> bool:
         """True where our own queue can be read no further, whichever sink comes."""
-        is_ours = self.host_id is None and not self.is_peers
-        return is_ours and self.reason in _OWN
+        return self.is_ours and self.reason in OWN_REASONS
 
     @property
     def is_own_damage(self) -> bool:
@@ -96,7 +114,17 @@ class Stop:
         return self.is_own and self.reason is StopReason.DAMAGED
 
     def __str__(self) -> str:
+        return self.line if self.host_id is None else f"host {self.host_id}: {self.line}"
+
+    @property
+    def line(self) -> str:
+        """The same for a line that names the peer anyway."""
         return f"queue {self.name!r} stopped ({self.reason.value}): {self.message}"
+
+
+def _is_of_peer(error: QueueError | OSError) -> bool:
+    """True for an error that comes of what a peer holds, or says: with another peer it may not."""
+    return isinstance(error, IndexGap | Diverged | LayoutMismatch | ReturnRefused | OtherQueue)
 
 
 def differing_index(error: QueueError | OSError) -> int | None:
