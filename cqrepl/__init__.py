@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from cqrepl._version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from cqrepl import aio, blocking
     from cqrepl.config.errors import ConfigError
     from cqrepl.config.hostplan import read_settings
     from cqrepl.kernel.board import AckLevel
@@ -168,6 +169,8 @@ __all__ = [
     "WireShape",
     "WrittenBetween",
     "__version__",
+    "aio",
+    "blocking",
     "commit_index",
     "cycle_of",
     "follow",
@@ -281,15 +284,18 @@ _HOMES: Final = {
     "usual_run_dir": "cqrepl.net.rundirectory",
 }
 
+_ROOMS: Final = ("aio", "blocking")  # modules that are used by their own names
+
 if not TYPE_CHECKING:  # or a type checker would take any misspelt name for an object
 
     def __getattr__(name: str) -> object:
-        if name not in _HOMES:
+        if name not in _HOMES and name not in _ROOMS:
             raise AttributeError(f"module 'cqrepl' has no attribute {name!r}")
-        found = getattr(import_module(_HOMES[name]), name)
+        home = import_module(_HOMES.get(name, f"cqrepl.{name}"))
+        found = home if name in _ROOMS else getattr(home, name)
         globals()[name] = found  # it is not looked up again
         return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_ROOMS})

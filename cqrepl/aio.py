@@ -21,6 +21,10 @@ import trio
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program
 from cqrepl.protocol.ackpolicy import AckPolicy
+from cqrepl.queue.read.namedtailer import NamedTailer
+from cqrepl.queue.read.pauser import Pauser
+from cqrepl.queue.read.tailer import Tailer
+from cqrepl.replicator.follow import Following
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
@@ -31,7 +35,7 @@ from cqrepl.replicator.openedqueue import Payload
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostSettings
 
-__all__ = ["AsyncioHost", "AsyncioQueue", "Host"]
+__all__ = ["AsyncioHost", "AsyncioQueue", "Host", "follow"]
 
 Result = TypeVar("Result")
 _guests: Final[dict[asyncio.AbstractEventLoop, "_Guest"]] = {}
@@ -398,3 +402,18 @@ class AsyncioQueue(OuterQueue):
 
 
 Host = AsyncioHost
+
+
+def follow(tailer: Tailer | NamedTailer, pauser: Pauser | None = None) -> Following:
+    """`cqrepl.follow` for asyncio: the excerpts that are there, then those to come, for ever;
+    cancel it to end it. It needs no host.
+
+    An excerpt's data is valid until the next one is asked for.
+    """
+    return Following(tailer, pauser, asyncio.sleep, _check_loop)
+
+
+def _check_loop() -> None:
+    """Raises RuntimeError where no event loop of asyncio runs this."""
+    if not is_in_asyncio():
+        raise RuntimeError("cqrepl.aio.follow is for a task of asyncio, none runs here")

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-_IN_ASYNCIO: Final = "is for trio, this is asyncio: here it is cqrepl.aio.Host"
+_IN_ASYNCIO: Final = "is for trio, this is asyncio: here it is"
 _IN_NONE: Final = (
     "is for a task of trio, none runs here: start one with trio.run, or take cqrepl.blocking.Host"
 )
@@ -58,14 +58,17 @@ def _is_called_by_asyncio() -> bool:
     return asyncio is not None and asyncio._get_running_loop() is not None
 
 
-def check_in_trio(what: str) -> None:
+def check_in_trio(what: str, *, in_asyncio: str = "cqrepl.aio.Host") -> None:
     """Looks whether a task of trio runs this.
 
     Args:
         what: the name of what is called, for people.
+        in_asyncio: the name of what there is for asyncio.
 
     Raises:
         RuntimeError: none does; one line says what there is instead.
     """
     if not trio.lowlevel.in_trio_task():
-        raise RuntimeError(f"{what} {_IN_ASYNCIO if is_in_asyncio() else _IN_NONE}")
+        raise RuntimeError(
+            f"{what} {f'{_IN_ASYNCIO} {in_asyncio}' if is_in_asyncio() else _IN_NONE}"
+        )

@@ -44,7 +44,7 @@ from cqrepl.queue.files.queuedirectory import (
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.block import BLOCK_BYTES
 from cqrepl.queue.format.errors import LayoutMismatch, QueueDamaged, used_after_close
-from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, number_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read import count as counting
@@ -101,6 +101,10 @@ class Queue:
         self._wait_for_seconds = WAIT_FOR_SECONDS
         self._appender: Appender | None = None  # what `append` uses, in every thread
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._is_closed else ""
+        return f"<{type(self).__name__} {str(self.path)!r}, {self.layout.roll_cycle.name}{state}>"
 
     @classmethod
     def open(
@@ -312,14 +316,22 @@ class Queue:
 
         Raises:
             IndexGap: the queue does not reach from what it holds to `index`.
+            TypeError: `index` is no number.
         """
         cycles = self._readable()
+        index = number_of(index, "queue.next_index() for what is still to come")
         tailer = Tailer(cycles, index, pauser=pauser, repair=EndRepair(cycles) if repair else None)
         self._keep(tailer)
         return tailer
 
     def backward(self, index: int | None = None) -> BackwardTailer:
-        """A reader that goes down from the last excerpt at or below `index`; None: from the end."""
+        """A reader that goes down from the last excerpt at or below `index`; None: from the end.
+
+        Raises:
+            TypeError: `index` is something else.
+        """
+        if index is not None:
+            index = number_of(index, "None for the last one")
         tailer = BackwardTailer(self._readable(), index)
         self._keep(tailer)
         return tailer

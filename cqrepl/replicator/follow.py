@@ -1,10 +1,11 @@
-"""A tailer for trio: `async for excerpt in follow(tailer)`.
+"""A tailer for trio: `async for excerpt in follow(tailer)`; `cqrepl.aio.follow` is its twin.
 
 Reading mapped memory never waits, so all there is to do here is to pause while there is nothing new
 and to let other tasks run in between. It is no generator, so a caller that leaves the loop has
 nothing to close.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final, Self
 
 import trio
@@ -19,23 +20,36 @@ _RUN: Final = 256  # excerpts between two checkpoints
 
 
 class Following:
-    """What `follow` gives: the excerpts of a tailer, for ever."""
+    """What `follow` gives: the excerpts of a tailer, for ever.
 
-    def __init__(self, tailer: Tailer | NamedTailer, pauser: Pauser) -> None:
+    Args:
+        sleep: of the event loop; with 0 s it lets other tasks run.
+        check: raises RuntimeError outside of that loop.
+    """
+
+    def __init__(
+        self,
+        tailer: Tailer | NamedTailer,
+        pauser: Pauser | None,
+        sleep: Callable[[float], Awaitable[None]],
+        check: Callable[[], None],
+    ) -> None:
         self._tailer = tailer
-        self._pauser = pauser
+        self._pauser = Pauser(spins=0) if pauser is None else pauser
+        self._sleep = sleep
+        self._check = check
         self._given = 0
 
     def __aiter__(self) -> Self:
-        check_in_trio("cqrepl.follow")
+        self._check()
         return self
 
     async def __anext__(self) -> Excerpt:
         self._given += 1
         if self._given % _RUN == 0:
-            await trio.lowlevel.checkpoint()
+            await self._sleep(0)
         while (excerpt := self._tailer.next_excerpt()) is None:
-            await trio.sleep(self._pauser.next_delay() or 0)
+            await self._sleep(self._pauser.next_delay() or 0)
         self._pauser.reset()
         return excerpt
 
@@ -45,4 +59,8 @@ def follow(tailer: Tailer | NamedTailer, pauser: Pauser | None = None) -> Follow
 
     An excerpt's data is valid until the next one is asked for.
     """
-    return Following(tailer, Pauser(spins=0) if pauser is None else pauser)
+    return Following(tailer, pauser, trio.sleep, _check_loop)
+
+
+def _check_loop() -> None:
+    check_in_trio("cqrepl.follow", in_asyncio="cqrepl.aio.follow")

@@ -7,7 +7,7 @@ async with running_cluster(folder, 3) as cluster:
 """
 
 import random
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ import trio
 from cqrepl.kernel.giventime import give_back_time
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
+from cqrepl.queue.format.index import format_index
 from cqrepl.testing.checker import content, last_index
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labhosts import (
@@ -85,6 +86,22 @@ class Stream:
         found within a second, and may have been passed on by then."""
         hosts = self.way(copy.host.host)[:-1]
         return any(self._copy_of(host).flipped_at is not None for host in hosts)
+
+    def missing(self, sink: Copy) -> str | None:
+        """A sentence on what a copy lacks, or its source does not know of it; None for neither."""
+        if self.is_settled(sink):
+            return None
+        held, end, giver = last_index(sink.path), last_index(self.source.path), self.giver(sink)
+        name, host = self.source.name, sink.host
+        if held != end:
+            what = (
+                f"lacks of {name!r}: it ends at {_shown(held)}, host {self.master} at {_shown(end)}"
+            )
+        else:
+            known = giver.known_of(sink)
+            at = "nothing" if known is None else _shown(known)
+            what = f"has all of {name!r}, of which host {giver.host.host} knows {at}"
+        return f"host {host.host}{'' if host.process else ', which does not run,'} {what}"
 
     def _copy_of(self, host: int) -> Copy:
         return next(each for each in self.sinks if each.host.host == host)
@@ -209,20 +226,22 @@ class Cluster:
         """Returns when each sink holds what its source holds, and the source knows.
 
         Raises:
-            TooSlowError: it took longer.
+            TooSlowError: it took longer; with what each host lacks.
         """
-        with trio.fail_after(seconds):
+        with trio.move_on_after(seconds):
             while not all(self.is_settled(each) for each in self.hosts.values()):
                 await trio.sleep(0.05)
+            return
+        lacking = filter(None, (each.missing(sink) for each, sink in self._copies()))
+        raise trio.TooSlowError(f"expected equal copies within {seconds:g} s: {'; '.join(lacking)}")
+
+    def _copies(self) -> Iterator[tuple[Stream, Copy]]:
+        for stream in self.streams.values():
+            yield from ((stream, sink) for sink in stream.sinks)
 
     def is_settled(self, host: LabHost) -> bool:
         """True when this one does, with all that it takes in."""
-        return all(
-            stream.is_settled(sink)
-            for stream in self.streams.values()
-            for sink in stream.sinks
-            if sink.host is host
-        )
+        return all(each.is_settled(sink) for each, sink in self._copies() if sink.host is host)
 
     def content(self, host: int, master: int = SOURCE) -> dict[int, bytes]:
         """A digest of each excerpt of a queue that a host holds, by index."""
@@ -282,6 +301,10 @@ def acks_of(hosts: int) -> int:
     """How many hosts the policy of a queue whose leader changes waits for: with more than one a
     promotion does not take all of the others."""
     return 1 if hosts <= ONE_ACK_HOSTS_MAX else 2
+
+
+def _shown(index: int) -> str:
+    return format_index(index) if index >= 0 else "nothing"
 
 
 def _application(master: int, both_ways: bool) -> str:

@@ -1,13 +1,49 @@
 """The fixtures for programs that use cqrepl, used as such a program would."""
 
+import subprocess
+import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from cqrepl.queue import Queue
+
+# as a program's own tests have it, in a project that says nothing of trio
+PROGRAMS_TEST: Final = """
+import pytest
+import trio
+
+async def test_a_cluster(cq_cluster, autojump_clock):
+    async with cq_cluster(3) as cluster:
+        cluster.append(b"hello")
+        await cluster.settled()
+        assert cluster.content(1) == cluster.content(2)
+
+def test_a_queue(cq_queue):
+    cq_queue.append(b"hello")
+"""
+
+
+def run_pytest(folder: Path, *words: str) -> str:
+    (folder / "test_program.py").write_text(PROGRAMS_TEST)
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "cqrepl.testing.plugin", *words]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return run.stdout + run.stderr
+
+
+def test_a_project_runs_its_tests_with_the_plugin(tmp_path: Path) -> None:
+    assert "2 passed" in run_pytest(tmp_path)
+
+
+def test_without_pytest_trio_one_line_says_what_is_missing(tmp_path: Path) -> None:
+    told = run_pytest(tmp_path, "-p", "no:trio")
+    assert "expected pytest-trio" in told
+    assert "cqrepl[testing]" in told
+    assert "Traceback" not in told
 
 
 def test_a_queue(cq_queue: Queue) -> None:
@@ -31,8 +67,11 @@ async def test_a_cluster_through_faults(
         cluster.hosts[2].kill()
         cluster.network.weather(3, 1).stall()
         cluster.append(b"while one is dead and the other cannot answer")
-        with pytest.raises(trio.TooSlowError):
+        with pytest.raises(trio.TooSlowError) as late:
             await cluster.settled(10)
+        told = str(late.value)
+        assert "host 2, which does not run, lacks of 'q': it ends at 0x" in told
+        assert "host 3 lacks of 'q': it ends at " in told or "host 3 has all of" in told
         cluster.network.weather(3, 1).clear()
         cluster.hosts[2].start()
         await cluster.settled()

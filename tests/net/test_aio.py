@@ -323,3 +323,36 @@ def test_a_queue_that_stops(tmp_path: Path) -> None:
                 assert [stop.name for stop in two.stops] == ["q"]
 
     run(main())
+
+
+def test_a_queue_is_followed_in_asyncio(tmp_path: Path) -> None:
+    async def main() -> None:
+        with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
+            queue.append(b"0")
+            seen: list[bytes] = []
+
+            async def read() -> None:
+                async for excerpt in cqrepl.aio.follow(queue.tailer()):
+                    seen.append(bytes(excerpt.data))
+
+            reader = asyncio.create_task(read())
+            for count in range(1, 301):
+                queue.append(b"%d" % count)
+            while len(seen) < 301:
+                await asyncio.sleep(0)
+            queue.append(b"later")
+            while seen[-1] != b"later":
+                await asyncio.sleep(0)
+            reader.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reader
+            assert seen == [*(b"%d" % count for count in range(301)), b"later"]
+
+    run(main())
+
+
+async def test_under_trio_it_says_whose_it_is(tmp_path: Path) -> None:
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
+        with pytest.raises(RuntimeError, match=r"^cqrepl\.aio\.follow is for a task of asyncio"):
+            async for _ in cqrepl.aio.follow(queue.tailer()):
+                pass

@@ -387,6 +387,7 @@ def test_asyncio_is_told_what_there_is(tmp_path: Path) -> None:
             await cqrepl.serve_source([path], listen=LOOPBACK).__aenter__()
         with pytest.raises(RuntimeError, match=f"^cqrepl.serve_sink {told}$"):
             await cqrepl.serve_sink([tmp_path / "copy"], listen=LOOPBACK).__aenter__()
+        told = "^cqrepl.follow is for trio, this is asyncio: here it is cqrepl.aio.follow$"
         with Queue.open(path) as queue, pytest.raises(RuntimeError, match=told):
             async for _ in cqrepl.follow(queue.tailer()):
                 pass

@@ -16,6 +16,9 @@ SOURCE = Path(cqrepl.__file__)
 PACKAGES = ("cqrepl", "wire", "trio", "click", "construct", "ruamel", "pyarrow", "pyspark")
 
 
+HOMES = cqrepl._HOMES | dict.fromkeys(cqrepl._ROOMS, "cqrepl")
+
+
 def ours(name: str) -> bool:
     return name.partition(".")[0] in PACKAGES
 
@@ -50,6 +53,13 @@ def test_names_are_looked_up_when_they_are_used_and_once(monkeypatch: pytest.Mon
     assert vars(cqrepl)["Queue"] is cqrepl.queue.Queue
 
 
+@pytest.mark.parametrize("name", ["aio", "blocking"])
+def test_a_twin_needs_no_import_of_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(cqrepl), name, raising=False)
+    assert getattr(cqrepl, name).Host.__module__ == f"cqrepl.{name}"
+    assert name in dir(cqrepl)
+
+
 @pytest.mark.parametrize("name", ["nothing", "queue.Queue", "_homes"])
 def test_a_name_that_there_is_not(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'cqrepl' has no attribute '{name}'"):
@@ -57,7 +67,7 @@ def test_a_name_that_there_is_not(name: str) -> None:
 
 
 def test_all_names_are_listed() -> None:
-    assert set(cqrepl.__all__) == {"__version__", *cqrepl._HOMES}
+    assert set(cqrepl.__all__) == {"__version__", *HOMES}
     assert len(cqrepl.__all__) == len(set(cqrepl.__all__))
     assert set(cqrepl.__all__) <= set(dir(cqrepl))
     scope: dict[str, object] = {}
@@ -66,7 +76,7 @@ def test_all_names_are_listed() -> None:
 
 
 def test_what_type_checkers_see_is_what_is_loaded() -> None:
-    assert dict(typed_imports(ast.parse(SOURCE.read_text()))) == cqrepl._HOMES
+    assert dict(typed_imports(ast.parse(SOURCE.read_text()))) == HOMES
 
 
 def typed_imports(tree: ast.Module) -> Iterator[tuple[str, str]]:

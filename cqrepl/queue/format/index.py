@@ -6,7 +6,7 @@
 `shift` belongs to the roll cycle. Cycles have 31 bits, so an index is never negative.
 """
 
-from typing import Final, NewType
+from typing import Final, NewType, SupportsIndex
 
 from cqrepl.queue.format.rollcycle import CYCLE_MAX
 from cqrepl.queue.format.rollcycle import Cycle as Cycle
@@ -66,3 +66,20 @@ def parse_index(text: str) -> Index:
     if not 0 <= index <= INDEX_MAX:
         raise ValueError(f"expected an index from 0x0 to 0x7fffffffffffffff, got {text!r}")
     return Index(index)
+
+
+def number_of(index: object, end: str) -> Index:
+    """An index that a program gives as the place where a reader is to stand.
+
+    Args:
+        end: says what stands for the end of the queue.
+
+    Raises:
+        TypeError: something else, as a text.
+    """
+    if not isinstance(index, SupportsIndex):
+        raise TypeError(
+            f"expected an index, a number: 0 for the start, {end}, parse_index(text) for one that "
+            f"is written down; got {index!r}"
+        )
+    return Index(index.__index__())

@@ -392,3 +392,20 @@ def test_marks_beyond_the_end_are_lowered(path: Path) -> None:
     with Queue.open(path) as queue:
         assert queue.sent_index == -1
         assert queue.is_of_this_boot
+
+
+def test_a_queue_says_which_one_it_is(tmp_path: Path) -> None:
+    with Queue.open(tmp_path / "q", create="FAST_HOURLY") as queue:
+        assert repr(queue) == f"<Queue '{tmp_path / 'q'}', FAST_HOURLY>"
+    assert repr(queue) == f"<Queue '{tmp_path / 'q'}', FAST_HOURLY, closed>"
+
+
+@pytest.mark.parametrize("place", ["last", None, 1.5, b"0"])
+def test_a_reader_is_placed_by_a_number(tmp_path: Path, place: Any) -> None:
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
+        with pytest.raises(TypeError, match=r"expected an index, .*next_index\(\).* got ") as told:
+            queue.tailer(place)
+        assert str(told.value).endswith(f"got {place!r}")
+        if place is not None:
+            with pytest.raises(TypeError, match=r"expected an index, .*None for the last one"):
+                queue.backward(place)
