@@ -62,6 +62,8 @@ def _rows(host: Values) -> Iterator[tuple[str, ...]]:
             for sink in queue["sinks"]:
                 lag = "?" if sink["lag"] is None else f"{sink['lag']:,}"
                 acknowledged = sink["acknowledged"] or "-"
+                if sink.get("claims"):
+                    acknowledged += f", claims {sink['claims']}"
                 row = (f"host {sink['host']}", acknowledged, lag, short(sink["state"]))
                 yield (*start, *row)
                 start = ("", "", "")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 25  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 26  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):
@@ -65,14 +65,26 @@ class Waited(IntEnum):
 
 
 class MarkRow(Protocol):
-    """The marks of one host on one board. Any thread may use it."""
+    """The marks of one host on one board. Any thread may use it.
+
+    Beside its marks a host has a claim, if it cannot prove what it holds: it counts for each index
+    from the first one that it was sent up to the one that it has acknowledged, and for no other
+    one. Only waits look at a claim: it is part of no mark.
+    """
+
+    def claiming(self, first: int, /) -> MarkRow:
+        """The same host, which is sent what is from this index on and cannot prove that it has the
+        rest: what is raised there at `APPENDED` is the claim, and the mark stays. A claim that
+        began before is over, and is raised no more."""
+        ...
 
     def raise_to(self, level: int, index: int, /) -> None:
-        """Raises a mark; one that is higher stays."""
+        """Raises a mark, or the claim; one that is higher stays."""
         ...
 
     def lower_to(self, level: int, index: int, /) -> None:
-        """Lowers a mark; one that is lower stays. What was told before is not taken back."""
+        """Lowers a mark, and with what is appended the claim; one that is lower stays. What was
+        told before is not taken back."""
         ...
 
     def mark(self, level: int, /) -> int:

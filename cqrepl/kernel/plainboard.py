@@ -14,6 +14,7 @@ from typing import Final
 from cqrepl.kernel.interface import AckLevel, Waited
 
 _NOTHING: Final = -1
+_NO_CLAIM: Final = ((1 << 63) - 1, _NOTHING)
 _HOSTS: Final = range(128)  # 0 stands for all peers that have no id
 _LEVELS: Final = range(len(AckLevel))
 _SECONDS_MAX: Final = threading.TIMEOUT_MAX
@@ -125,31 +126,35 @@ class Board:
     def tell(self) -> None:
         """Tells all whose wait is over."""
         with self._guard:
-            for number, waiter in list(self._waiters.items()):
-                if self._has(waiter.wanted):
-                    waiter.stand = Waited.REACHED
-                elif self._has_ended:
-                    waiter.stand = Waited.ENDED
-                else:
-                    continue
-                del self._waiters[number]
-                if waiter.woken is None:
-                    self._bell.ring()
-                else:
-                    waiter.woken.set()
+            for number in list(self._waiters):
+                self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        waiter = self._waiters[number]
+        if self._has(waiter.wanted):
+            waiter.stand = Waited.REACHED
+        elif self._has_ended:
+            waiter.stand = Waited.ENDED
+        else:
+            return
+        del self._waiters[number]
+        if waiter.woken is None:
+            self._bell.ring()
+        else:
+            waiter.woken.set()
 
     def _add(self, waiter: _Waiter) -> int:
         with self._guard:
             self._waiters_ever += 1
             number = self._waiters_ever
             self._waiters[number] = waiter
-        self.tell()  # a mark that rose before is not told otherwise
+            self._tell(number)  # a mark that rose before is not told otherwise
         return number
 
     def _has(self, wanted: _Wanted) -> bool:
         rows = self._rows.items()
         named = [row for host, row in rows if wanted.hosts is None or host in wanted.hosts]
-        return sum(row.held(wanted.level) >= wanted.index for row in named) >= wanted.count
+        return sum(row.has(wanted.level, wanted.index) for row in named) >= wanted.count
 
 
 class BoardRow:
@@ -159,6 +164,12 @@ class BoardRow:
         self._board = board
         self._guard = threading.Lock()
         self._marks = dict.fromkeys(AckLevel, _NOTHING)
+        self._claim = _NO_CLAIM  # the first and the last index
+
+    def claiming(self, first: int) -> "ClaimingRow":
+        with self._guard:
+            self._claim = (first, _NOTHING)
+        return ClaimingRow(self, first)
 
     def raise_to(self, level: int, index: int) -> None:
         level = level_of(level)
@@ -168,17 +179,55 @@ class BoardRow:
         if has_risen:
             self._board.tell()
 
+    def raise_claim(self, first: int, index: int) -> None:
+        """Raises the claim that begins with `first`, if it is not over."""
+        with self._guard:
+            has_risen = self._claim[0] == first and index > self._claim[1]
+            if has_risen:
+                self._claim = (first, index)
+        if has_risen:
+            self._board.tell()
+
     def lower_to(self, level: int, index: int) -> None:
         level = level_of(level)
         with self._guard:
             self._marks[level] = min(index, self._marks[level])
+            if level is AckLevel.APPENDED:
+                first, last = self._claim
+                self._claim = (first, min(index, last))
 
     def mark(self, level: int) -> int:
         return self._marks[level_of(level)]
 
-    def held(self, level: AckLevel) -> int:
-        """Up to where the host counts at a level: no further than it has appended."""
-        return min(self._marks[level], self._marks[AckLevel.APPENDED])
+    def has(self, level: AckLevel, index: int) -> bool:
+        """True when the host has an index at a level; one that it has not appended it has at
+        none."""
+        first, last = self._claim
+        is_appended = self._marks[AckLevel.APPENDED] >= index or first <= index <= last
+        return is_appended and (level is AckLevel.APPENDED or self._marks[level] >= index)
+
+
+class ClaimingRow:
+    """See `cqrepl.kernel.interface.MarkRow.claiming`."""
+
+    def __init__(self, row: BoardRow, first: int) -> None:
+        self._row = row
+        self._first = first
+
+    def claiming(self, first: int) -> "ClaimingRow":
+        return self._row.claiming(first)
+
+    def raise_to(self, level: int, index: int) -> None:
+        if level_of(level) is AckLevel.APPENDED:
+            self._row.raise_claim(self._first, index)
+        else:
+            self._row.raise_to(level, index)
+
+    def lower_to(self, level: int, index: int) -> None:
+        self._row.lower_to(level, index)
+
+    def mark(self, level: int) -> int:
+        return self._row.mark(level)
 
 
 def level_of(level: int) -> AckLevel:

@@ -98,6 +98,7 @@ class SourceHandler(Stoppable):
         self.answer_deadline = now + pace.seconds
         self.index_sent = -1
         self.index_acknowledged = -1
+        self.index_claimed = -1  # acknowledged by a peer that was not sent it, and cannot prove it
         self.answer: ReplicationHandler | None = None
         self._pace = pace
         self._intake: Intake | None = None
@@ -393,10 +394,7 @@ class SourceHandler(Stoppable):
             return None
         self._move(SourceMove.ACKNOWLEDGEMENT, RemoteProtocolError)
         if index > self.index_sent:
-            sent = "nothing" if self.index_sent < 0 else f"up to {format_index(self.index_sent)}"
-            self._outbox.refuse(
-                f"queue {self.name!r}: acknowledgement of index {index:#x}, {sent} was sent"
-            )
+            self.claimed(index)
             return None
         if index <= self.index_acknowledged:
             return None
@@ -410,6 +408,29 @@ class SourceHandler(Stoppable):
             excerpts=excerpts,
             payload_bytes=payload_bytes,
         )
+
+    @property
+    def can_prove(self) -> bool:
+        """True for a sink that proves what it holds before its stream begins."""
+        return self.offer.lineage is not None
+
+    def claimed(self, index: int) -> None:
+        """The sink says that it has what it was not sent. One that can prove what it holds says so
+        only of what it has proved. From another one, as Java's, it is a claim, which is told once
+        and changes nothing.
+
+        Raises:
+            RemoteProtocolError: the sink can prove what it holds, and has not.
+        """
+        sent = "nothing" if self.index_sent < 0 else f"up to {format_index(self.index_sent)}"
+        why = f"queue {self.name!r}: acknowledgement of index {index:#x}, {sent} was sent"
+        if self.can_prove:
+            if index <= self._index_had:
+                return
+            raise RemoteProtocolError(why)
+        if self.index_claimed < 0:
+            self._outbox.refuse(why, counts=False)
+        self.index_claimed = max(self.index_claimed, index)
 
     @property
     def index_held(self) -> int:

@@ -254,7 +254,7 @@ async def test_queue_of_another_connection(victims: dict[str, Victim]) -> None:
 async def test_t12_acknowledgements_of_what_was_not_sent(
     victims: dict[str, Victim], index: int
 ) -> None:
-    """Refused, never counted; the queue goes on."""
+    """From a peer that can prove nothing: said once, never counted; the queue goes on."""
     victim = victims["source"]
     async with victim.attacked(greet=True) as attacker:
         _, cid = await attacker.answer(0)

@@ -128,6 +128,7 @@ def source_lane(
     index_held: int = -1,
     has_much: bool = False,
     budget: live.SendBudget | None = None,
+    can_prove: bool = True,
 ) -> live.SourceLane:
     """A lane from where a tailer stands; with `certain_end`, the tailer has entered its file.
 
@@ -143,7 +144,7 @@ def source_lane(
     return live.SourceLane(
         stand.data, place, write_cid(cid), payload_max, stand.recorded, room, is_logged,
         row or new_bell().board().row(HOST), index_sent, target, index_held, False, has_much,
-        budget,
+        budget, can_prove=can_prove,
     )  # fmt: skip
 
 

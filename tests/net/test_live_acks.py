@@ -319,9 +319,11 @@ def test_the_bell_rings_once_for_the_target_of_each_lane(tmp_path: Path) -> None
             assert not is_readable(bell.fileno(), 0.05)
 
 
+@pytest.mark.parametrize("can_prove", [True, False])
 @pytest.mark.parametrize("sent", [0, 3])
-def test_what_was_not_sent_is_not_marked(tmp_path: Path, sent: int) -> None:
-    """Nor is it where something was sent before it: the protocol is left to refuse it."""
+def test_what_was_not_sent_is_not_marked(tmp_path: Path, sent: int, *, can_prove: bool) -> None:
+    """Nor is it where something was sent before it: the protocol is left to refuse it; or it is a
+    claim, and what comes behind it counts."""
     bell = new_bell()
     board = bell.board()
     with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
@@ -329,13 +331,43 @@ def test_what_was_not_sent_is_not_marked(tmp_path: Path, sent: int) -> None:
         room = (sent, batch.NO_LIMIT)
         before = first - 1 if sent else -1
         lane = source_lane(
-            queue.tailer(), room, row=board.row(HOST), index_sent=before, target=first
+            queue.tailer(),
+            room,
+            row=board.row(HOST),
+            index_sent=before,
+            target=first,
+            can_prove=can_prove,
         )
-        ends.far.sendall(acknowledgement(first + sent))
-        ends.hear(lane, slice_ms=100)
+        beyond = acknowledgement(first + sent)
+        ends.far.sendall(beyond)
+        ended, _, left, _ = ends.hear(lane, slice_ms=100)
         assert board.marks(APPENDED) == []
-        assert taken(lane).acks[0] == first + sent <= last
+        assert taken(lane).acks == []
+        assert first + sent <= last
+        assert (ended, left) == ((Ended.UNUSUAL, beyond) if can_prove else (Ended.SLICE, b""))
+        assert lane.index_claimed == (-1 if can_prove else first + sent)
         assert not is_readable(bell.fileno())
+        if sent and not can_prove:
+            ends.far.sendall(acknowledgement(first + 1))
+            ends.hear(lane, slice_ms=100)
+            assert board.marks(APPENDED) == [(HOST, first + 1)]
+            assert taken(lane).acks[0] == first + 1
+
+
+def test_a_claim_is_raised_in_place_of_the_mark(tmp_path: Path) -> None:
+    """A lane raises it in its thread, and wakes who waits for an index of it."""
+    board = new_bell().board()
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        first = queue.first_index() or 0
+        row = board.row(HOST).claiming(first + 1)
+        lane = source_lane(queue.tailer(), row=row, can_prove=False)
+        with streaming(ends, lane):
+            ends.far.sendall(acknowledgement(first + 3))
+            assert board.wait(first + 3, 1, APPENDED, None, WAIT_S) == Waited.REACHED
+        assert board.has(first + 1, 1, APPENDED, None)
+        assert not board.has(first, 1, APPENDED, None)
+        assert not board.has(first + 4, 1, APPENDED, None)
+        assert board.marks(APPENDED) == []
 
 
 @pytest.mark.parametrize("which", [AckLevel.SYNCED, AckLevel.APPLIED])

@@ -15,11 +15,12 @@ from hypothesis.stateful import (
     consumes,
     invariant,
     multiple,
+    precondition,
     rule,
 )
 
 from cqrepl.kernel import plain
-from cqrepl.kernel.interface import AckLevel, LoopBell, MarkBoard
+from cqrepl.kernel.interface import AckLevel, LoopBell, MarkBoard, MarkRow
 from tests.support.descriptors import is_readable
 
 native: ModuleType = pytest.importorskip("cqrepl._native", reason="there is no native kernel")
@@ -55,6 +56,7 @@ class Boards(RuleBasedStateMachine):
         super().__init__()
         self.bells: list[LoopBell] = [plain.Bell(), native.Bell()]
         self.boards: list[MarkBoard] = [bell.board() for bell in self.bells]
+        self.claims: list[tuple[MarkRow, MarkRow]] = []  # also those that are over
 
     def both(self, ask: Callable[[MarkBoard], Any]) -> Any:
         """What both of them answer."""
@@ -69,6 +71,17 @@ class Boards(RuleBasedStateMachine):
     @rule(host=HOSTS, level=LEVELS, index=INDEXES)
     def lower_to(self, host: int, level: int, index: int) -> None:
         self.both(lambda board: board.row(host).lower_to(level, index))
+
+    @rule(host=HOSTS, first=INDEXES)
+    def claim(self, host: int, first: int) -> None:
+        one, other = (board.row(host).claiming(first) for board in self.boards)
+        self.claims.append((one, other))
+
+    @precondition(lambda self: self.claims)
+    @rule(nth=st.integers(0, 9), level=LEVELS, index=INDEXES)
+    def raise_claim(self, nth: int, level: int, index: int) -> None:
+        for row in self.claims[nth % len(self.claims)]:
+            row.raise_to(level, index)
 
     @rule(target=watches, wanted=WANTED)
     def watch(self, wanted: tuple[int, int, int, list[int] | None]) -> Any:

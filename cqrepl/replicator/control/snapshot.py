@@ -15,14 +15,15 @@
               none. One that is passed on stands there twice
               both with "unproved": why something of it is, though it has streamed for five seconds;
               null where it is not
-    a sink    {"host": 2, "state", "sent", "acknowledged", "lag", "kept_back"}
+    a sink    {"host": 2, "state", "sent", "acknowledged", "claims", "lag", "kept_back"}
     kept_back of a sink, and of a queue that is taken in: {"synced": why no more is known to be so,
               "applied": the same}; only those that there is a reason for
 
 Indexes are texts, `0x...`, or null where there is none. `excerpts` and `bytes` were sent, or taken
 in, since the start. `lag` counts excerpts that a sink has not acknowledged, or was not sent where
-none acknowledges; null where that spans cycles. A state is `live`, `away` (no connection), `waits`
-(connected, and not streaming), `paused: ...` or `stopped: ...`.
+none acknowledges; null where that spans cycles. `claims` is up to where a sink that cannot prove
+what it holds says that it has all, and was not sent it: no mark counts that. A state is `live`,
+`away` (no connection), `waits` (connected, and not streaming), `paused: ...` or `stopped: ...`.
 """
 
 import os
@@ -129,6 +130,7 @@ def _sink_of(host: "Host", queue: SourceQueue, host_id: int, last: Index | None)
         "state": state,
         "sent": _shown(marks.sent),
         "acknowledged": _shown(marks.acknowledged),
+        "claims": _shown(_claims_of(host, queue, host_id)),
         "lag": lag,
         "kept_back": _kept_back(queue.kept_back().get(host_id, {})),
     }
@@ -145,6 +147,13 @@ def _state_of(host: "Host", queue: SourceQueue, host_id: int) -> str:
             if each.queue is queue:
                 return "waits" if each.tailer is None else "live"
     return "waits"
+
+
+def _claims_of(host: "Host", queue: SourceQueue, host_id: int) -> int | None:
+    connection = host.endpoint.connections.get(host_id)
+    sessions = [] if connection is None else sessions_of(SourceSession, [connection[1]])
+    found = [each for session in sessions for each in session.outgoing.values()]
+    return max((each.claims for each in found if each.queue is queue), default=None)
 
 
 def _lag(queue: SourceQueue, mark: int, last: Index | None) -> int | None:

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
+from cqrepl.kernel.board import AckLevel, MarkRow
 from cqrepl.queue import Queue
-from cqrepl.replicator.marks.hostmarks import HostMarks
+from cqrepl.replicator.marks.hostmarks import NOTHING_SENT, HostMarks
 
 NOTHING: Final = -1  # the index mark when there was no excerpt yet
 
@@ -78,21 +79,44 @@ class SourceCounters:
         return self
 
     def count_sent(
-        self, marks: HostMarks, index_last: int, excerpts: int, payload_bytes: int
+        self,
+        marks: HostMarks,
+        index_last: int,
+        excerpts: int,
+        payload_bytes: int,
+        *,
+        is_in_order: bool,
     ) -> None:
-        """So much was sent to a host, up to this index."""
+        """So much was sent to a host, up to this index.
+
+        Args:
+            is_in_order: it has what comes before, or was sent it.
+        """
         self.sent.add(excerpts, payload_bytes)
         self.index_sent = max(self.index_sent, index_last)
         if self._is_own:
             self._queue.raise_sent(index_last)
-        marks.raise_sent(index_last)
+        marks.raise_sent(index_last if is_in_order else NOTHING_SENT)
 
     def count_acknowledged(
-        self, marks: HostMarks, index: int, excerpts: int, payload_bytes: int
+        self,
+        marks: HostMarks,
+        index: int,
+        excerpts: int,
+        payload_bytes: int,
+        claim: MarkRow | None,
     ) -> None:
-        """A sink has acknowledged so much that it had not, up to this index."""
+        """A sink has acknowledged so much that it had not, up to this index.
+
+        Args:
+            claim: of a sink of which it is not known that it has what comes before its stream: that
+                rises, and no mark does.
+        """
         self.acknowledged.add(excerpts, payload_bytes)
-        self.mark_acknowledged(marks, index)
+        if claim is None:
+            self.mark_acknowledged(marks, index)
+        else:
+            claim.raise_to(AckLevel.APPENDED, index)
 
     def mark_acknowledged(self, marks: HostMarks, index: int) -> None:
         """A sink has everything up to this index, though it may not have come over this wire."""

@@ -68,6 +68,11 @@ class HostMarks:
         """True for a host that something was sent to once."""
         return max(self.sent, self.acknowledged) > FORGOTTEN
 
+    def reaches(self, index: int) -> bool:
+        """Whether a host that says it has everything up to this index was sent that: its word may
+        have been lost with a connection."""
+        return index <= max(self.acknowledged, self.sent)
+
     def raise_sent(self, index: int) -> None:
         """Everything up to this index was sent to the host."""
         if index > self.sent:

@@ -179,7 +179,7 @@ class OutgoingLanes:
             stand.recorded,
             (NO_LIMIT, room_bytes),
             each.queue.ack_log.is_wanted,
-            each.marks.row,
+            each.row,
             source.index_sent,
             self._awaited_index(each),
             source.index_held,
@@ -188,6 +188,7 @@ class OutgoingLanes:
             self._budget if source.offer.acknowledgement else None,
             source.held,
             None if each.queue.runs is None else (each.queue.runs, stand.file),
+            source.can_prove,
         )
         return KeptLane(lane, stand)
 
@@ -212,9 +213,11 @@ class OutgoingLanes:
         """False where it has done nothing."""
         assert self._owner is not None
         acks, (settled, settled_bytes), lengths = lane.take_sent()
+        source, first = self._connection.source(each.cid), lane_first + each.lane_count
+        if lane.index_claimed > source.index_claimed:
+            source.claimed(lane.index_claimed)
         if not acks and not settled and not lengths:
             return False
-        source, first = self._connection.source(each.cid), lane_first + each.lane_count
         runs = [SentRun(first, lengths[:0], settled_bytes, settled)] if settled else []
         if lengths:
             runs.append(SentRun.of(first + settled, lengths))

@@ -1,4 +1,19 @@
-"""One queue of a source on one connection: where its stream stands, or its back copy."""
+"""One queue of a source on one connection: where its stream stands, or its back copy.
+
+Theory of operation. A mark of a host needs evidence. A sink that compares has proved, when its
+stream begins, that it holds what comes before. One that cannot, as Java's, only says so. Its mark
+moves with what it acknowledges where it follows on from what is known of it:
+
+    it wants all there is                nothing comes before the first excerpt that it is sent
+    it goes on where its mark stands     it has acknowledged what comes before; or was sent that, in
+                                         order, and the word of it was lost with the connection
+    it gave back what was lost here      which is taken from such a host only where an operator
+                                         has named it (`consent`)
+
+Else it *claims* what comes before. A wait is answered by it for an index that it was sent on this
+connection and has acknowledged, and for no other one. No mark moves: not those of the host, not
+the queue's, which readers and `gc` go by.
+"""
 
 import logging
 import math
@@ -7,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
-from cqrepl.kernel.board import AckLevel
+from cqrepl.kernel.board import AckLevel, MarkRow
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.lanemoves import SOURCE_LANES
 from cqrepl.net.tokenbucket import Rooms
@@ -96,6 +111,10 @@ class Outgoing:
         self.back_copy: BackCopyTarget | None = None
         self.back_copy_until = math.inf  # by trio's clock
         self.awaits_turn = False  # another sink gives back to the same queue
+        self.has_returned = False  # the sink has given back what is before its stream
+        self.claim: MarkRow | None = None  # raised in place of the mark, without evidence
+        self._claimed = NOTHING  # the last index that the sink claims, as its stream begins
+        self._source: SourceHandler | None = None  # the core's half, once its stream has begun
         self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
         self.audited = NEXT_OF_EMPTY  # what the sink's files hold before this is what was sent
         self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
@@ -128,6 +147,8 @@ class Outgoing:
         target = self.queue.target
         if self.stream_from is None or self.search is not None:
             return False
+        if self.claim is not None:
+            return target is None  # of what comes before its stream nothing is known
         return target is None or self.stream_from > target or acknowledged >= target
 
     @property
@@ -302,18 +323,43 @@ class Outgoing:
         if kept is not None and self.lane is None:
             kept.let_go()
 
-    def begin_marks(self, *, asks_ack: bool) -> None:
+    @property
+    def row(self) -> MarkRow:
+        """Where an acknowledgement of the sink is noted for those who wait."""
+        return self.marks.row if self.claim is None else self.claim
+
+    @property
+    def claims(self) -> int:
+        """The last index that the sink says it has without evidence; -1 for none."""
+        return NOTHING if self._source is None else max(self._claimed, self._source.index_claimed)
+
+    def count_sent(self, index_last: int, excerpts: int, payload_bytes: int) -> None:
+        """So much was sent, up to this index."""
+        is_in_order = self.claim is None
+        count = self.queue.counters.count_sent
+        count(self.marks, index_last, excerpts, payload_bytes, is_in_order=is_in_order)
+
+    def count_acknowledged(self, index: int, excerpts: int, payload_bytes: int) -> None:
+        """So much was acknowledged that was not before, up to this index."""
+        count = self.queue.counters.count_acknowledged
+        count(self.marks, index, excerpts, payload_bytes, self.claim)
+        if self.claim is None:
+            self.queue.disk.prove(index + 1)
+
+    def begin_marks(self, source: SourceHandler, *, asks_ack: bool) -> None:
         """The marks of the sink are what it has as its stream begins: what comes before, though an
         acknowledgement may have been lost on its way, and nothing of what it wants, whatever it
         had once: it may be an older copy, from a backup or before a power cut.
 
         Args:
+            source: the core's half of the queue.
             asks_ack: the sink is asked to acknowledge what it is sent.
 
         Raises:
             QueueError, OSError: what comes before cannot be read.
         """
         assert self.stream_from is not None
+        self._source = source
         marks, start = self.marks, self.stream_from
         last = self.queue.queue.last_index_before(Index(start)) if start else None
         had = marks.acknowledged if asks_ack else marks.sent
@@ -327,8 +373,17 @@ class Outgoing:
                 *(self.queue.name, marks.host_id, format_index(had)),
                 format_index(start) if start else "the start",
             )
-        if asks_ack and last is not None:
+        if not asks_ack or last is None:
+            return
+        if source.can_prove or self.has_returned or marks.reaches(last):
             self.queue.counters.mark_acknowledged(marks, last)
+            return
+        self.claim, self._claimed = marks.row.claiming(start), last
+        _logger.warning(
+            "queue %r: host %d cannot prove what it holds, and wants what is from %s on. It claims"
+            " to have all up to %s: no mark counts that, unless its copy is made anew",
+            *(self.queue.name, marks.host_id, format_index(Index(start)), format_index(last)),
+        )
 
     def close(self) -> None:
         self.queue.streams.discard(self)

@@ -344,10 +344,9 @@ class SourceSession:
 
     def sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
-        counters = each.queue.counters
         self.words.touch(each.queue.name)
         self._pauses.forget(each.queue.name)
-        counters.count_sent(each.marks, sent.index_last, len(sent), sent.payload_bytes)
+        each.count_sent(sent.index_last, len(sent), sent.payload_bytes)
         each.queue.disk.note(sent.index_last + 1)
         if not self._shared.asks_ack(each.queue.name):
             self.has_progressed = True
@@ -379,6 +378,7 @@ class SourceSession:
 
     def _start(self, each: Outgoing, next_index: int) -> None:
         if each.back_copy is not None:
+            each.has_returned = True
             each.queue.disk.prove(next_index)
             self._connection.source(each.cid).tell_return_taken()
         each.close()
@@ -394,7 +394,8 @@ class SourceSession:
             is_proved = self._connection.compares_lineage
             settle = each.queue.end_watch.settle
             self.guarded(each, partial(settle, each.marks, next_index, is_proved=is_proved))
-            self.guarded(each, partial(each.begin_marks, asks_ack=asks_ack))
+            source = self._connection.source(each.cid)
+            self.guarded(each, partial(each.begin_marks, source, asks_ack=asks_ack))
         each.queue.board.go_on()
         each.queue.streams.add(each)
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
@@ -431,8 +432,7 @@ class SourceSession:
         payload_bytes = sum(event.payload_bytes for event, _ in noted)
         index = noted[-1][0].index
         each.queue.touch()
-        each.queue.counters.count_acknowledged(each.marks, index, excerpts, payload_bytes)
-        each.queue.disk.prove(index + 1)
+        each.count_acknowledged(index, excerpts, payload_bytes)
         if each.queue.ack_log.is_wanted:
             each.queue.ack_log.note(b"".join(acknowledgement_entry(*one) for one in noted))
         if each.lane is not None:

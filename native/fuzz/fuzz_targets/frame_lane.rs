@@ -119,8 +119,18 @@ fuzz_target!(|input: Input| {
     for room in [usize::from(room), usize::from(room / 3)] {
         let (lengths, acks, is_muted) = (VecDeque::new(), Vec::new(), false);
         let (settled, target) = ((0, 0), FREE);
-        let sent =
-            Sent { place, lengths, settled, acks, index_sent: -1, index_held: -1, target, is_muted };
+        let (index_sent, index_held, index_claimed) = (-1, -1, -1);
+        let sent = Sent {
+            place,
+            lengths,
+            settled,
+            acks,
+            index_sent,
+            index_held,
+            index_claimed,
+            target,
+            is_muted,
+        };
         let sent = Mutex::new(sent);
         let bell = Bell::new().expect("a descriptor");
         let row = Arc::new(Board::new(Arc::new(bell))).row(1);
@@ -134,6 +144,7 @@ fuzz_target!(|input: Input| {
             sent: &sent,
             is_logged: false,
             row: &row,
+            can_prove: true,
             budget: None,
             has_much: &AtomicBool::new(false),
             moves: &LaneMoves::new(),

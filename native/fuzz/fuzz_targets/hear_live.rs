@@ -41,11 +41,13 @@ struct Begun {
     is_full: bool,
     is_logged: bool,
     is_muted: bool,
+    can_prove: bool,
     lengths: VecDeque<i64>,
     index_held: i64,
     marks: [i64; LEVELS],
     acks: Vec<[i64; 2]>,
     settled: i64,
+    index_claimed: i64,
 }
 
 impl Begun {
@@ -57,11 +59,13 @@ impl Begun {
             is_full: bool::arbitrary(input)?,
             is_logged: bool::arbitrary(input)?,
             is_muted: input.ratio(1, 4_u8)?,
+            can_prove: bool::arbitrary(input)?,
             lengths: (0..i64::from(sent)).collect(),
             index_held: held,
             marks: [NOTHING; LEVELS],
             acks: Vec::new(),
             settled: 0,
+            index_claimed: NOTHING,
         })
     }
 
@@ -87,6 +91,7 @@ impl Begun {
             acks: Vec::new(),
             index_sent: self.index_sent(),
             index_held: self.index_held,
+            index_claimed: NOTHING,
             target: INDEX_FIRST + Number::arbitrary(input)?.0 % 64,
             is_muted: self.is_muted,
         })
@@ -99,6 +104,15 @@ impl Begun {
             self.raise(level, index);
             return;
         }
+        if index > self.index_sent() {
+            if !self.can_prove {
+                self.index_claimed = self.index_claimed.max(index);
+            } else {
+                let is_held = index <= self.index_held;
+                assert!(!self.is_full || is_held, "it is for the event loop to refuse");
+            }
+            return;
+        }
         if self.acks.last().is_some_and(|last| index <= last[0]) {
             return;
         }
@@ -106,12 +120,10 @@ impl Begun {
             self.acks.clear();
         }
         self.acks.push([index, ns]);
-        if index <= self.index_sent() {
-            self.index_held = self.index_held.max(index);
-            self.raise(APPENDED, index);
-            if !self.is_logged {
-                self.settled = self.settled.max(index + 1 - INDEX_FIRST);
-            }
+        self.index_held = self.index_held.max(index);
+        self.raise(APPENDED, index);
+        if !self.is_logged {
+            self.settled = self.settled.max(index + 1 - INDEX_FIRST);
         }
     }
 
@@ -130,8 +142,7 @@ impl Begun {
         assert_eq!(sent.index_sent, sent.place.index - 1);
         assert!(sent.index_held <= sent.index_sent);
         assert!(marks.iter().all(|&mark| mark <= sent.index_held));
-        let acks: Vec<[i64; 2]> = sent.acks.iter().map(|&[index, ns, _]| [index, ns]).collect();
-        assert_eq!(acks, self.acks);
+        assert!(sent.index_claimed == NOTHING || !self.can_prove);
         if self.is_muted {
             assert_eq!(marks, [NOTHING; LEVELS]);
         }
@@ -141,6 +152,9 @@ impl Begun {
         if !self.is_full {
             return; // what it has sent meanwhile may have been acknowledged, too
         }
+        let acks: Vec<[i64; 2]> = sent.acks.iter().map(|&[index, ns, _]| [index, ns]).collect();
+        assert_eq!(acks, self.acks);
+        assert_eq!(sent.index_claimed, self.index_claimed);
         assert_eq!(sent.index_sent, self.index_sent());
         assert_eq!((marks, sent.index_held), (self.marks, self.index_held));
         let first = usize::try_from(settled).expect("a count");
@@ -238,6 +252,7 @@ fn hear_stream(input: &mut Unstructured) -> Result<()> {
             sent: &noted[nth],
             is_logged: begun[nth].is_logged,
             row: &rows[nth],
+            can_prove: begun[nth].can_prove,
             budget: has_budget.then_some(&budget),
             has_much: &has_much[nth],
             moves: &moves[nth],

@@ -97,6 +97,25 @@ def test_a_sink_that_owes_its_proof_stops_the_queue_and_then_nothing_is_due() ->
     assert ours.connection.next_deadline() > ours.now
 
 
+@pytest.mark.parametrize("sent", [0, 2])
+def test_t12_an_acknowledgement_of_what_was_not_sent_closes_the_connection(sent: int) -> None:
+    """One that says what it holds knows better; its marks stay."""
+    ours = Ours(Role.SOURCE, cid_first=CID)
+    ours.receive(peer.uber(SINK_ID, SOURCE_ID, cqrepl=CAPABLE), peer.heartbeats())
+    held: dict[str, Any] = {"acknowledgement": True, "source_id": SOURCE_ID, "shape": None}
+    ours.connection.offer_queue(peer.NAME, 9, **held, lineage=HELD)
+    chains = {"v": 1, "firstCycle": 3, "chain": "63" * 16, "cycles": "64" * 16}
+    ours.receive(peer.register(CSP, CID, peer.source_handler(9, cqrepl=chains)))
+    ours.connection.lineage_compared(CID, None)
+    ours.receive(peer.end_of_stream())
+    if sent:
+        ours.frame(CID, peer.batch(9, *[b"x"] * sent))
+    ours.receive(peer.acknowledgement(8))
+    with pytest.raises(RemoteProtocolError, match="acknowledgement of index"):
+        ours.receive(peer.acknowledgement(9 + sent))
+    assert ours.connection.source(CID).index_acknowledged == -1 + 9 * bool(sent)
+
+
 # ---------------------------------------------------------------- identities
 
 ONE: Identity = parse_identity("1" * 32)

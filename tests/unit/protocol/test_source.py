@@ -312,7 +312,8 @@ def test_a_late_or_repeated_acknowledgement_changes_nothing(late: int) -> None:
 
 
 @pytest.mark.parametrize("beyond", [index(10), index(0, cycles=1), (1 << 63) - 1])
-def test_an_acknowledgement_of_what_was_not_sent_is_refused(beyond: int) -> None:
+def test_an_acknowledgement_of_what_was_not_sent_is_a_claim(beyond: int) -> None:
+    """Told once; however often it comes, the connection goes on."""
     ours = sent()
     ours.receive(acknowledgement(index(5)))
     (event,) = ours.receive(acknowledgement(beyond))
@@ -320,11 +321,14 @@ def test_an_acknowledgement_of_what_was_not_sent_is_refused(beyond: int) -> None
         message=f"queue 'q': acknowledgement of index {beyond:#x}, up to {index(9):#x} was sent",
         count=1,
     )
+    assert ours.connection.source(CID).index_claimed == beyond
+    assert ours.receive(*[acknowledgement(beyond)] * 200) == []
     assert ours.connection.source(CID).index_acknowledged == index(5)
     assert not ours.connection.source(CID).is_settled
+    assert ours.receive(acknowledgement(index(9))) == [acknowledged(index(9), 4, 40)]
 
 
-def test_an_acknowledgement_before_anything_was_sent_is_refused() -> None:
+def test_an_acknowledgement_before_anything_was_sent_is_a_claim() -> None:
     (event,) = streaming_source().receive(acknowledgement(index(0)))
     assert isinstance(event, ev.RegistrationRefused)
     assert event.message.endswith("nothing was sent")

@@ -12,6 +12,10 @@
 //! looks at the marks. All four are sequentially consistent, so one of the two sees the other. While
 //! nothing is waited for, a mark costs these two accesses and no system call.
 //!
+//! A host that cannot prove what it holds *claims* what it was not sent. Beside its mark it has a
+//! claim: it counts for each index from the first one that it was sent on this connection up to the
+//! one that it has acknowledged, and for no other one. A claim is rare, so it has a lock.
+//!
 //! Each thread that waits sleeps on a word of its own, so what wakes one wakes no other one.
 
 use std::io;
@@ -117,7 +121,23 @@ fn bit(host: i64) -> Option<u128> {
 struct HostRow {
     host: i64,
     marks: [AtomicI64; LEVELS],
+    /// The first and the last index that the host has acknowledged one by one.
+    claim: Mutex<(i64, i64)>,
 }
+
+impl HostRow {
+    /// True when an index stands in the queue of the host.
+    fn has(&self, index: i64) -> bool {
+        if load(self, APPENDED).is_some_and(|mark| mark >= index) {
+            return true;
+        }
+        let (first, last) = *locked(&self.claim);
+        first <= index && index <= last
+    }
+}
+
+/// The claim of a host that has none.
+const NO_CLAIM: (i64, i64) = (i64::MAX, NOTHING);
 
 /// What is done when a wait is over.
 enum Told {
@@ -147,8 +167,9 @@ impl Members {
         let counts = |row: &&Arc<HostRow>| {
             let is_named = wanted.hosts.is_none_or(|hosts| hosts.has(row.host));
             // a level counts no further than what is appended
-            let reaches = |level| load(row, level).is_some_and(|mark| mark >= wanted.index);
-            is_named && reaches(wanted.level) && reaches(APPENDED)
+            let level = wanted.level;
+            let reaches = || load(row, level).is_some_and(|mark| mark >= wanted.index);
+            is_named && row.has(wanted.index) && (level == APPENDED || reaches())
         };
         self.rows.iter().filter(counts).take(wanted.hosts_min).count() >= wanted.hosts_min
     }
@@ -175,6 +196,8 @@ pub struct Board {
 pub struct Row {
     board: Arc<Board>,
     row: Arc<HostRow>,
+    /// The first index of the claim that it raises, in place of the mark.
+    claim_from: Option<i64>,
 }
 
 /// A wait of one thread.
@@ -196,11 +219,11 @@ impl Board {
         let known = rows.iter().find(|row| row.host == host).cloned();
         let row = known.unwrap_or_else(|| {
             let marks = std::array::from_fn(|_| AtomicI64::new(NOTHING));
-            let row = Arc::new(HostRow { host, marks });
+            let row = Arc::new(HostRow { host, marks, claim: Mutex::new(NO_CLAIM) });
             rows.insert(rows.partition_point(|row| row.host < host), Arc::clone(&row));
             row
         });
-        Row { board: Arc::clone(self), row }
+        Row { board: Arc::clone(self), row, claim_from: None }
     }
 
     /// The hosts that have a mark at this level, and their marks.
@@ -308,20 +331,39 @@ impl Board {
 }
 
 impl Row {
-    /// Raises a mark; one that is higher stays.
+    /// The same host, which is sent what is from an index on and cannot prove that it has the rest:
+    /// what is raised here at `APPENDED` counts from there on, and the mark stays. A claim that began
+    /// before is over.
+    pub fn claiming(&self, first: i64) -> Row {
+        *locked(&self.row.claim) = (first, NOTHING);
+        Row { claim_from: Some(first), ..self.clone() }
+    }
+
+    /// Raises a mark, or the claim; one that is higher stays.
     pub fn raise_to(&self, level: usize, index: i64) {
-        let Some(mark) = self.row.marks.get(level) else {
-            return;
+        let has_risen = match (self.claim_from, self.row.marks.get(level)) {
+            (Some(first), _) if level == APPENDED => {
+                let mut claim = locked(&self.row.claim);
+                let has_risen = claim.0 == first && claim.1 < index;
+                if has_risen {
+                    claim.1 = index;
+                }
+                has_risen
+            }
+            (_, Some(mark)) => mark.fetch_max(index, Ordering::SeqCst) < index,
+            (_, None) => false,
         };
-        if mark.fetch_max(index, Ordering::SeqCst) < index
-            && self.board.waiting.load(Ordering::SeqCst) > 0
-        {
+        if has_risen && self.board.waiting.load(Ordering::SeqCst) > 0 {
             self.board.tell();
         }
     }
 
-    /// Lowers a mark; one that is lower stays.
+    /// Lowers a mark, and with what is appended the claim; one that is lower stays.
     pub fn lower_to(&self, level: usize, index: i64) {
+        if level == APPENDED {
+            let mut claim = locked(&self.row.claim);
+            claim.1 = claim.1.min(index);
+        }
         if let Some(mark) = self.row.marks.get(level) {
             mark.fetch_min(index, Ordering::SeqCst);
         }

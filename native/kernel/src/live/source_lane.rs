@@ -5,7 +5,8 @@
 //! the note. The event loop asks for the notes while the pump runs, so they are behind a mutex.
 //!
 //! An acknowledgement of what was sent raises the mark of the host at once, for the threads that wait
-//! for it. One of anything else raises nothing: the event loop finds it in the notes, and refuses it.
+//! for it. One of anything else raises nothing. From a peer that can prove what it holds the event
+//! loop refuses it; from another one it is passed over, and kept as what that peer claims.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -75,6 +76,9 @@ pub struct Sent {
     pub index_sent: i64,
     /// The last index that the peer has acknowledged, or had before.
     pub index_held: i64,
+    /// The greatest index that the peer has acknowledged and was not sent, where it cannot prove what
+    /// it holds; `NOTHING` when there was none.
+    pub index_claimed: i64,
     /// The event loop is woken once when this index is acknowledged.
     pub target: i64,
     /// True when no acknowledgement raises a mark any more.
@@ -114,6 +118,8 @@ pub struct SourceLane<'a> {
     pub is_logged: bool,
     /// The marks of the host that acknowledges.
     pub row: &'a Row,
+    /// True when the peer can prove what it holds.
+    pub can_prove: bool,
     /// What it shares with the other lanes; `None` where nothing is acknowledged.
     pub budget: Option<&'a SendBudget>,
     /// True when it has filled the buffer when it was looked at last, or used up the tokens: others
@@ -218,12 +224,11 @@ pub enum Look {
 }
 
 impl<'a> SourceLane<'a> {
-    /// Takes an acknowledgement in, or word of a further level. The answer is false for a level of
-    /// what was not acknowledged, which is for the event loop to refuse.
+    /// Takes an acknowledgement in, or word of a further level. The answer is false for one of what
+    /// was not sent, or a level of what was not acknowledged: the event loop is to refuse it.
     pub fn take(&self, level: usize, index: i64, ns: i64) -> bool {
         if level == APPENDED {
-            self.take_ack(index, ns);
-            return true;
+            return self.take_ack(index, ns);
         }
         let sent = locked(self.sent);
         let is_known = index <= sent.index_held;
@@ -233,18 +238,22 @@ impl<'a> SourceLane<'a> {
         is_known
     }
 
-    fn take_ack(&self, index: i64, ns: i64) {
+    fn take_ack(&self, index: i64, ns: i64) -> bool {
         let mut sent = locked(self.sent);
+        if index > sent.index_sent {
+            if self.can_prove {
+                return index <= sent.index_held;
+            }
+            sent.index_claimed = sent.index_claimed.max(index);
+            return true;
+        }
         if sent.acks.last().is_some_and(|last| index <= last[0]) {
-            return; // an older one that was overtaken on its way says nothing new
+            return true; // an older one that was overtaken on its way says nothing new
         }
         if !self.is_logged {
             sent.acks.clear();
         }
         sent.acks.push([index, ns, monotonic_ns()]);
-        if index > sent.index_sent {
-            return;
-        }
         sent.index_held = sent.index_held.max(index);
         if !self.is_logged {
             sent.settle(index);
@@ -256,6 +265,7 @@ impl<'a> SourceLane<'a> {
             sent.target = i64::MAX;
             self.row.ring();
         }
+        true
     }
 
     /// True when the room that the acknowledgements give is needed.

@@ -175,13 +175,18 @@ pub struct PyBoardRow(pub Row);
 
 #[pymethods]
 impl PyBoardRow {
-    /// Raises a mark; one that is higher stays.
+    /// The same host, whose word counts from an index on, and for nothing before it.
+    fn claiming(&self, first: i64) -> PyBoardRow {
+        PyBoardRow(self.0.claiming(first))
+    }
+
+    /// Raises a mark, or the claim; one that is higher stays.
     fn raise_to(&self, level: usize, index: i64) -> PyResult<()> {
         self.0.raise_to(level_of(level)?, index);
         Ok(())
     }
 
-    /// Lowers a mark; one that is lower stays.
+    /// Lowers a mark, and with what is appended the claim; one that is lower stays.
     fn lower_to(&self, level: usize, index: i64) -> PyResult<()> {
         self.0.lower_to(level_of(level)?, index);
         Ok(())

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::live::board::Row;
+use crate::live::board::{Row, NOTHING};
 use crate::live::control::{locked, Control, PumpError};
 use crate::live::found_runs::{File, FoundRuns};
 use crate::live::lane_moves::{
@@ -184,6 +184,7 @@ pub struct PySourceLane {
     sent: Mutex<Sent>,
     is_logged: bool,
     row: Row,
+    can_prove: bool,
     budget: Option<Arc<SendBudget>>,
     has_much: AtomicBool,
     moves: LaneMoves<SourceLaneState>,
@@ -197,7 +198,7 @@ impl PySourceLane {
     #[pyo3(signature = (
         store, place, cid_document, payload_max, recorded, room, is_logged, row, index_sent,
         target, index_held, has_runs = false, has_much = false, budget = None,
-        held = 0, runs = None
+        held = 0, runs = None, can_prove = true
     ))]
     fn new(
         store: &Bound<'_, PyAny>,
@@ -216,6 +217,7 @@ impl PySourceLane {
         budget: Option<&PySendBudget>,
         held: i64,
         runs: Option<(PyQueueRuns, u64)>,
+        can_prove: bool,
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
@@ -243,7 +245,18 @@ impl PySourceLane {
         };
         let recorded = Recorded { write_position, sequence: sequence_word, slots, pages };
         let (lengths, settled, acks, is_muted) = (VecDeque::new(), (0, 0), Vec::new(), false);
-        let sent = Sent { place, lengths, settled, acks, index_sent, index_held, target, is_muted };
+        let index_claimed = NOTHING;
+        let sent = Sent {
+            place,
+            lengths,
+            settled,
+            acks,
+            index_sent,
+            index_held,
+            index_claimed,
+            target,
+            is_muted,
+        };
         Ok(PySourceLane {
             store: Mutex::new(Some(View::of(store)?)),
             cid_document,
@@ -254,6 +267,7 @@ impl PySourceLane {
             sent: Mutex::new(sent),
             is_logged,
             row: row.0.clone(),
+            can_prove,
             budget: budget.map(|budget| Arc::clone(&budget.0)),
             has_much: AtomicBool::new(has_much),
             moves: LaneMoves::new(),
@@ -311,6 +325,13 @@ impl PySourceLane {
     #[getter]
     fn position_last(&self) -> i64 {
         locked(&self.sent).place.position_last
+    }
+
+    /// The greatest index that the peer has acknowledged and was not sent, where it cannot prove what
+    /// it holds; -1 when there was none.
+    #[getter]
+    fn index_claimed(&self) -> i64 {
+        locked(&self.sent).index_claimed
     }
 
     /// True when it had more than could be sent when it was looked at last.
@@ -403,6 +424,7 @@ impl PySourceLane {
             sent: &self.sent,
             is_logged: self.is_logged,
             row: &self.row,
+            can_prove: self.can_prove,
             budget: self.budget.as_deref(),
             has_much: &self.has_much,
             moves: &self.moves,
