@@ -178,7 +178,8 @@ async def shared(folder: Path, count: int, copy: int, start: int) -> None:
             await acked(source, last)
         if count > start:
             more_excerpts(path, start, count - start, seed=7)
-        more_excerpts(folder / "copy", start, copy - start, seed=8)
+        if copy > start:
+            more_excerpts(folder / "copy", start, copy - start, seed=8)
     else:
         fill(path, "FAST_DAILY", {0: count})
         with Queue.open_for_append(folder / "copy", create="FAST_DAILY"):
@@ -241,3 +242,64 @@ async def test_nothing_is_cut_where_what_is_before_differs(tmp_path: Path) -> No
         assert reason_of(sink)[0] is StopReason.DIVERGED
     assert read(tmp_path / "copy") == before
     assert not (tmp_path / "copy" / "quarantine").exists()
+
+
+# away for more promotions than are kept: the source has these, each of its last excerpts in its own
+MANY = 70
+
+
+@pytest.mark.parametrize(
+    ("source", "copy", "same", "quarantined_from"),
+    [
+        (90, 15, 15, None),  # it has only what the source has
+        (90, 15, 12, 12),  # its leader wrote on after it had lost the lead
+        (90, 15, 3, 3),  # from the first excerpt of the only epoch that it knows on
+        (71, 80, 71, 71),  # more than the source has, behind what both have
+        (71, 80, 12, 12),
+    ],
+)
+async def test_of_a_copy_that_was_away_for_more_epochs_than_are_kept_only_what_differs_goes(
+    tmp_path: Path, source: int, copy: int, same: int, quarantined_from: int | None
+) -> None:
+    """No epoch is left that both have: what the copy holds is compared before any of it goes."""
+    path, other = tmp_path / "q", tmp_path / "copy"
+    await shared(tmp_path, source, copy, same)
+    tail = read(other, noon_index(sequence=same)) if quarantined_from is not None else []
+    led(path, *history_of(MANY, source))
+    led(other, epoch(1, 2, 3))
+    (last, _) = read(path)[-1]
+    async with joined(path, other) as (leader, sink):
+        await eventually(lambda: load_epochs(other) == load_epochs(path))
+        await eventually(lambda: last_of(other) == last)
+        await acked(leader, last)
+        assert not sink.stops + leader.stops
+    assert_same(path, other)
+    if quarantined_from is None:
+        assert not (other / "quarantine").exists()
+    else:
+        (folder,) = (other / "quarantine").iterdir()
+        assert folder.name == f"{noon_index(sequence=quarantined_from):#x}-1"
+        assert read(folder, noon_index(sequence=quarantined_from)) == tail
+
+
+async def test_what_differs_before_the_epochs_could_have_parted_stops_both_sides(
+    tmp_path: Path,
+) -> None:
+    await shared(tmp_path, 90, 15, 2)
+    led(tmp_path / "q", *history_of(MANY, 90))
+    led(tmp_path / "copy", epoch(1, 2, 3))
+    before = read(tmp_path / "copy")
+    async with joined(tmp_path / "q", tmp_path / "copy") as (_, sink):
+        await sink_stopped(sink, "q")
+        assert reason_of(sink)[0] is StopReason.DIVERGED
+    assert read(tmp_path / "copy") == before
+    assert not (tmp_path / "copy" / "quarantine").exists()
+
+
+def history_of(count: int, end: int) -> History:
+    """So many epochs, of which the latest ones are kept; host 1 leads in the last one."""
+    epochs = Epochs()
+    for number in range(1, count + 1):
+        at = noon_index(sequence=max(3, end - count + number))
+        epochs = epochs.promise(number, 1).opened(at)
+    return epochs.history

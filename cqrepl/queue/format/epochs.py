@@ -8,7 +8,9 @@ that they lead, one is refused.
 A copy keeps two things apart: what it has promised, and the history of what it holds. It may have
 promised an epoch of which it holds nothing, as when the leader has failed on the way. The history
 says where two copies part: behind the last epoch that both have, where the earlier one of the next
-begins. What a copy has beyond that, and the higher epoch has not, was never the queue's.
+begins. What a copy has beyond that, and the higher epoch has not, was never the queue's. Only the
+latest epochs are kept. So a copy that was away for many promotions may have no epoch in common with
+the others any more: then the histories do not tell where they part, and chains of hashes have to.
 
 Without any promotion there is no epoch, which counts as number 0; its leader is whoever streams. A
 copy of a cluster notes who that was last, as far as it knows, in the place of whom it has promised
@@ -145,6 +147,13 @@ def parting(own: Sequence[Epoch], other: Sequence[Epoch]) -> Index | None:
     last = max((each.number for each in common), default=0)
     starts = [each.start for each in (*own, *other) if each.number > last]
     return Index(min(starts)) if starts else None
+
+
+def is_parting_known(own: Sequence[Epoch], other: Sequence[Epoch]) -> bool:
+    """False where two histories have nothing in common, and either may have forgotten what they
+    had: then the copies part at `parting` at the earliest."""
+    may_have_forgotten = EPOCHS_MAX in (len(own), len(other))
+    return bool(frozenset(own) & frozenset(other)) or not may_have_forgotten
 
 
 def why_refused(own: Epochs, offered: Sequence[Epoch], host_id: int) -> str | None:

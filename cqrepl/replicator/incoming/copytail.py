@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.queue import QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.quarantine import Quarantine, quarantine
+from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.queuestate.keptepochs import Tail
 from cqrepl.replicator.queuestate.stops import Stop
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class CopyTail:
         differs_from: from this index on it is to be put aside; None: nothing is.
         beyond: the first index that its source never had, and the next index of what stays; None:
             there is none.
+        may_differ_from: from this index on it may hold what its source never had, as no epoch is
+            left that both have had: where they differ, the source tells; None: it does not.
     """
 
     def __init__(self, name: str, path: Path) -> None:
@@ -36,6 +40,24 @@ class CopyTail:
         self._path = path
         self.differs_from: int | None = None
         self.beyond: tuple[Index, Index] | None = None
+        self.may_differ_from: Index | None = None
+
+    def find(self, tail: Tail) -> None:
+        """As the epochs of both sides tell."""
+        self.beyond, self.may_differ_from = tail.beyond, tail.may_differ_from
+
+    def explanation(self, index: int, disk: DiskEnd) -> Stop | None:
+        """Why no host is at fault where a copy differs from its source from an index on; None: that
+        is not known.
+
+        Args:
+            disk: of the copy.
+        """
+        if disk.is_left_by_power_cut(index):
+            return Stop.left_by_power_cut(self._name, index)
+        if self.may_differ_from is not None and index >= self.may_differ_from:
+            return Stop.left_by_epochs(self._name, index)
+        return None
 
     def put_aside(self) -> None:
         """Puts aside what differs, of a queue that is closed.
@@ -77,9 +99,9 @@ class CopyTail:
 
 def put_aside_later(queue: "SinkQueue", peer: str, stop: Stop, index: int) -> None:
     """A queue pauses until what differs from an index on has been put aside, and that says why."""
-    if queue.disk.is_left_by_power_cut(index):
-        stop = Stop.left_by_power_cut(queue.name, index)
-        _logger.warning("%s: queue %r: %s", peer, queue.name, stop.message)
+    explained = queue.tail.explanation(index, queue.disk)
+    if explained is not None:
+        _logger.warning("%s: queue %r: %s", peer, queue.name, explained.message)
     else:
         _logger.error("%s: %s", peer, stop)
-    queue.pause.begin(stop, is_told=False)
+    queue.pause.begin(explained or stop, is_told=False)

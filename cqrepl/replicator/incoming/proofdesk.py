@@ -95,8 +95,13 @@ def prepared(offer: ReplicationHandler, queue: SinkQueue, *, is_compared: bool) 
     Raises:
         QueueError, OSError: `SinkQueue.prepare`.
     """
-    source_id, history = offer.source_id, offer.epochs
-    queue.prepare(offer.shape, source_id, is_compared=is_compared, history=history)
+    queue.prepare(
+        offer.shape,
+        offer.source_id,
+        is_compared=is_compared,
+        history=offer.epochs,
+        offered=offer.next_index,
+    )
     return queue.answer_from(offer.next_index, is_compared=is_compared)
 
 

@@ -29,7 +29,7 @@ from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
-from cqrepl.queue.format.index import Index, format_index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.queue.format.rollcycle import RollCycle
 from cqrepl.queue.quarantine import Quarantine
 from cqrepl.queue.read.chains import Chains
@@ -112,7 +112,7 @@ class SinkQueue:
         self._roll_cycle = roll_cycle
         self._first_indexes = FirstIndexes(path, any_cycle=any_cycle)
         self._puts_aside = puts_aside
-        self._tail = CopyTail(name, path)
+        self.tail = CopyTail(name, path)
         self._free_space = FreeSpace(min_free_bytes, path)
         self._touch_ahead_bytes = touch_ahead_bytes
         self.syncer = syncer
@@ -265,6 +265,7 @@ class SinkQueue:
         *,
         is_compared: bool,
         history: History | None = None,
+        offered: int = NEXT_OF_EMPTY,
     ) -> None:
         """Opens the queue, makes it like the source's if there is none, and checks that it is
         alike.
@@ -272,6 +273,7 @@ class SinkQueue:
         Args:
             is_compared: the source compares what both hold, before the queue is locked.
             history: who has led the source's; None for one that does not say.
+            offered: the source's next index.
 
         Raises:
             LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
@@ -283,9 +285,9 @@ class SinkQueue:
             with opening(self.path):
                 self._open_log()
         with opening(self.path):
-            if self._tail.differs_from is not None:
+            if self.tail.differs_from is not None:
                 self._close_files()
-                self._tail.put_aside()
+                self.tail.put_aside()
             if self._queue is None:
                 late = self._is_anew or self.error_at_start is not None
                 as_at_start = late and self.is_there
@@ -298,12 +300,12 @@ class SinkQueue:
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
             )
-        self._tail.beyond = self.epochs.tail_of(self.queue, history) if is_compared else None
+        self.tail.find(self.epochs.tail_of(self.queue, history if is_compared else None, offered))
 
     @property
     def has_tail(self) -> bool:
         """True for one that holds what its source's never had: `cut_off`."""
-        return self._tail.beyond is not None
+        return self.tail.beyond is not None
 
     def cut_off(self) -> Quarantine:
         """The source has proved that it holds what is before the tail: that goes to quarantine.
@@ -314,7 +316,7 @@ class SinkQueue:
             QueueError, OSError: it cannot be put aside.
         """
         self.rest()
-        return self._tail.cut_off()
+        return self.tail.cut_off()
 
     def follow(self, history: History | None, leader: int) -> None:
         """This queue is proved to be a copy of that of a source with this history, which a host
@@ -356,14 +358,14 @@ class SinkQueue:
         """Its source holds something else from `index` on. True where that goes to quarantine, with
         the next connection, and comes again: where the user has said so, or where a power cut left
         what nobody has proved since."""
-        if self._puts_aside or self.disk.is_left_by_power_cut(index):
-            self._tail.differs_from = index
+        if self._puts_aside or self.tail.explanation(index, self.disk) is not None:
+            self.tail.differs_from = index
         return self.is_waiting_for_quarantine
 
     @property
     def is_waiting_for_quarantine(self) -> bool:
         """True until what differs has been put aside."""
-        return self._tail.differs_from is not None
+        return self.tail.differs_from is not None
 
     @property
     def is_comparing(self) -> bool:
@@ -386,8 +388,8 @@ class SinkQueue:
         """
         self.offered_end = Index(offered)
         self.end_comparing()
-        if self._tail.beyond is not None:
-            return self._tail.beyond[1]
+        if self.tail.beyond is not None:
+            return self.tail.beyond[1]
         end, doubtful = self.next_index, self.disk.unproved_from
         if offered < end:
             return end

@@ -6,16 +6,36 @@ What is promised here outlives a power cut before anybody hears of it (`queue.fi
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.epochfile import load_epochs, store_epochs
-from cqrepl.queue.format.epochs import Epochs, History, parting, promised_otherwise
+from cqrepl.queue.format.epochs import (
+    Epochs,
+    History,
+    is_parting_known,
+    parting,
+    promised_otherwise,
+)
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.quarantine import first_behind
 
 
 class Fenced(QueueError):
     """Another host leads the queue: nothing of it goes out from here any more."""
+
+
+class Tail(NamedTuple):
+    """What of a copy its source never had.
+
+    Args:
+        beyond: its first index, and the next index of what stays; None for nothing.
+        may_differ_from: from this index on there may be more of it, which chains tell; None: there
+            is none.
+    """
+
+    beyond: tuple[Index, Index] | None
+    may_differ_from: Index | None
 
 
 class KeptEpochs:
@@ -113,20 +133,24 @@ class KeptEpochs:
             why = f"host {now.promised_to} leads it in epoch {now.promised}"
         raise Fenced(f"{why}: nothing of it goes out from host {host_id}", path=self._path)
 
-    def tail_of(self, queue: Queue, history: History | None) -> tuple[Index, Index] | None:
+    def tail_of(self, queue: Queue, history: History | None, offered: int) -> Tail:
         """What a copy holds, and a source of this history never had: excerpts of a host that led no
         longer.
 
-        Returns:
-            The first index of those, and the next index of what stays; None where there are none,
-            or the source does not say.
+        Args:
+            history: None for a source that does not say.
+            offered: the source's next index.
 
         Raises:
             QueueError: the copy cannot be read.
         """
         end = queue.next_index()
         at = None if history is None else parting(self.now.held(end), history)
-        return None if at is None or at >= end else first_behind(queue, at)
+        if history is None or at is None or at >= end:
+            return Tail(None, None)
+        if is_parting_known(self.now.history, history):
+            return Tail(first_behind(queue, at), None)
+        return Tail(first_behind(queue, offered) if offered < end else None, at)
 
     def _keep(self, epochs: Epochs) -> None:
         if epochs != self.now:

@@ -88,6 +88,16 @@ class Stop:
         return cls(name=name, reason=StopReason.FAILED, message=what)
 
     @classmethod
+    def left_by_epochs(cls, name: str, index: int) -> "Stop":
+        """A copy that was away for so many promotions that no epoch is left that its source has
+        too: what differs was written by a host that led no longer."""
+        what = (
+            f"what it has from {format_index(index)} on its source never had, and no epoch is known"
+            " any more that both have had: that goes to quarantine, and what its source has comes"
+        )
+        return cls(name=name, reason=StopReason.FAILED, message=what)
+
+    @classmethod
     def unanswered(cls, name: str, host_id: int) -> "Stop":
         """A queue that a sink has not answered, and may not have."""
         why = f"{UNANSWERED}, host {host_id}, which may not have this queue"

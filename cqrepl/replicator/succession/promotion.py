@@ -31,7 +31,14 @@ from typing import Final
 
 from cqrepl.console.units import plural
 from cqrepl.protocol.messages.fences import CopyPosition
-from cqrepl.queue.format.epochs import NUMBER_MAX, Epoch, History, number_of, parting
+from cqrepl.queue.format.epochs import (
+    NUMBER_MAX,
+    Epoch,
+    History,
+    is_parting_known,
+    number_of,
+    parting,
+)
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 
 NOBODY: Final = 0
@@ -498,9 +505,11 @@ def _rank(position: CopyPosition) -> tuple[int, int]:
 
 
 def _tail(position: CopyPosition, start: Index, history: History) -> Index | None:
-    """The first index of what a copy has, and the new leader will not; None where there is none."""
+    """The first index of what a copy has, and the new leader will not; None where there is none.
+    Where no epoch is known any more that both have had, only what is behind its end is known."""
     at = parting(position.epochs.held(position.next_index), history)
-    first = start if at is None else min(at, start)
+    is_known = at is not None and is_parting_known(position.epochs.history, history)
+    first = min(at, start) if at is not None and is_known else start
     return first if first < position.next_index else None
 
 

@@ -18,6 +18,7 @@ from cqrepl.queue.format.epochs import (
     Epoch,
     Epochs,
     History,
+    is_parting_known,
     parting,
     why_refused,
 )
@@ -170,6 +171,16 @@ def test_only_the_latest_are_kept() -> None:
 )
 def test_where_two_copies_part(own: History, other: History, index: int | None) -> None:
     assert parting(own, other) == index
+
+
+def test_where_two_copies_part_is_not_known_once_either_may_have_forgotten() -> None:
+    full = tuple(Epoch(number, 1, Index(100)) for number in range(2, EPOCHS_MAX + 2))
+    for own, other in (((ONE,), full), (full, (ONE,)), ((), full)):
+        assert not is_parting_known(own, other)
+        assert parting(own, other) == min(each.start for each in (*own, *other))
+    assert is_parting_known(full[-1:], full)
+    assert is_parting_known((ONE,), full[1:])
+    assert is_parting_known((), ())
 
 
 @given(line=histories(), data=st.data())
