@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from cqrepl.cli.options import SIZE, Number, json_option, queue_argument
+from cqrepl.cli.options import SIZE, Number, OneOfEach, json_option, queue_argument
 from cqrepl.console.endings import ending_signals
 
 if TYPE_CHECKING:
     from cqrepl.commands.append import AppendOptions
 
 
-@click.command()
+@click.command(cls=OneOfEach)
 @queue_argument
 @click.option(
     "--lines",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+ALTERNATIVES: Final = ({"form"}, {"verbose", "quiet"})  # names of parameters
+
 
 class Converted(click.ParamType[Value], Generic[Value]):
     """A parameter whose text a function of ours turns into a value."""
@@ -45,6 +47,20 @@ class Number(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
         return number
+
+
+class OneOfEach(click.Command):
+    """A command that takes one option at most of those that say the same thing otherwise."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = {
+            param.opts[0]: param.name for param in self.make_parser(ctx).parse_args([*args])[2]
+        }
+        for names in ALTERNATIVES:
+            options = [option for option, name in given.items() if name in names]
+            if len(options) > 1:
+                raise click.UsageError(f"one of {', '.join(options)} expected, all came", ctx)
+        return super().parse_args(ctx, args)
 
 
 def size_to(most: int) -> Callable[[str], int]:

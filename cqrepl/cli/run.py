@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from cqrepl.cli.options import QUEUE_DIR, cluster_options, log_options, run_dir_option
+from cqrepl.cli.options import QUEUE_DIR, OneOfEach, cluster_options, log_options, run_dir_option
 
 
-@click.command()
+@click.command(cls=OneOfEach)
 @click.option(
     "--config",
     "-c",

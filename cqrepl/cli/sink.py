@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from cqrepl.cli.options import SIZE
+from cqrepl.cli.options import SIZE, OneOfEach
 from cqrepl.cli.replication import named_queues, replication_options
 
 if TYPE_CHECKING:
     from cqrepl.commands.sink import SinkOptions
 
 
-@click.command()
+@click.command(cls=OneOfEach)
 @replication_options(default_id=2, default_remote=1)
 @click.option(
     "--roll-cycle",

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from cqrepl.cli.options import HOSTS, RETURNS
+from cqrepl.cli.options import HOSTS, RETURNS, OneOfEach
 from cqrepl.cli.replication import named_queues, replication_options
 
 if TYPE_CHECKING:
     from cqrepl.commands.source import SourceOptions
 
 
-@click.command()
+@click.command(cls=OneOfEach)
 @replication_options(default_id=1, default_remote=2)
 @click.option("--no-ack", is_flag=True, help="Do not ask sinks for acknowledgements.")
 @click.option(

@@ -3,6 +3,7 @@
 import click
 import pytest
 
+from cqrepl.cli.append import append
 from cqrepl.cli.main import cli
 from cqrepl.cli.sink import sink
 from cqrepl.cli.source import source
@@ -45,3 +46,15 @@ def test_flags_of_one_side_show_the_defaults_of_its_settings() -> None:
     flags = shown(sink)
     assert flags["roll_cycle"] == SinkSettings().roll_cycle
     assert flags["touch_ahead"] == SinkSettings().touch_ahead_bytes
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [(source, ["-q", "-v"]), (sink, ["--verbose", "--quiet"]), (append, ["--lines", "--whole"])],
+)
+def test_options_that_say_the_same_thing_otherwise_are_refused(
+    command: click.Command, options: list[str]
+) -> None:
+    with pytest.raises(click.UsageError, match=r"one of --.*, --.* expected, all came"):
+        command.make_context("cqrepl", ["queue", *options], above(command))
+    command.make_context("cqrepl", ["queue", options[0], options[0]], above(command))
