@@ -67,6 +67,11 @@ if TYPE_CHECKING:
     help="After another start of the machine, wait so long for a source to compare a replicated "
     "queue with its copies, before the first append.",
 )
+@click.option(
+    "--to-copy",
+    is_flag=True,
+    help="Append to a copy, too, which its leader then has less than.",
+)
 @click.option("--create", metavar="ROLL_CYCLE", help="Make the queue if it is not there.")
 @json_option
 def append(path: Path, **options: "Unpack[AppendOptions]") -> None:

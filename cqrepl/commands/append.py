@@ -33,13 +33,14 @@ class AppendOptions(TypedDict):
     block_bytes: int
     wait_for_seconds: float
     create: str | None
+    to_copy: bool
     as_json: bool
 
 
 def append_input(path: Path, options: AppendOptions) -> int:
     """Appends all of standard input, and says what was appended, however it ends."""
     with _opened(path, options) as queue, Meter(str(path)) as meter:
-        appended = _Appended(queue, meter)
+        appended = _Appended(queue, meter, to_copy=options["to_copy"])
         try:
             longest = longest_payload(options["block_bytes"], queue.layout.index_count)
             pieces = _FORMS[options["form"]](longest)
@@ -73,8 +74,9 @@ def _opened(path: Path, options: AppendOptions) -> Queue:
 class _Appended:
     """What has been appended so far."""
 
-    def __init__(self, queue: Queue, meter: Meter) -> None:
+    def __init__(self, queue: Queue, meter: Meter, *, to_copy: bool) -> None:
         self._queue = queue
+        self._to_copy = to_copy
         self._meter = meter
         self._last: int | None = None
         self._began = time.monotonic()
@@ -89,7 +91,7 @@ class _Appended:
         while payloads:
             due = len(payloads) if rate is None else self._due(rate)
             now, payloads = payloads[:due], payloads[due:]
-            self._last = self._queue.append_many(now)
+            self._last = self._queue.append_many(now, to_copy=self._to_copy)
             self._meter.add(len(now), sum(map(len, now)))
 
     def text(self) -> str:

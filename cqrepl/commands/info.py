@@ -47,6 +47,9 @@ def _lines(info: QueueInfo) -> Iterator[str]:
     hidden = max(0, len(info.files) - _FILES_SHOWN_MAX)
     if hidden:
         yield f"            {plural(hidden, 'older file')} not listed here, all are with --json"
+    if info.is_copy:
+        of = "its host is not known" if info.copy_of is None else f"of host {info.copy_of}"
+        yield f"copy        {of}: only what streams it appends here"
     yield from _table([_file_cells(file) for file in info.files[hidden:]])
     yield from _table([_digest_cells(file) for file in info.files[hidden:] if file.sha256])
     yield from _table([_lock_cells(lock) for lock in info.locks])
@@ -109,6 +112,7 @@ def info_json(info: QueueInfo) -> str:
             }
             for host in info.hosts
         ],
+        "copy": {"of": info.copy_of} if info.is_copy else None,
         "promised": _promise(info.epochs),
         "epochs": shown(info.epochs.history),
         "other_keys": info.other_keys,

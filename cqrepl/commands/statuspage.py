@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from cqrepl.console.units import format_size
+from cqrepl.console.units import format_size, plural
 
 _STATE_SHOWN: Final = 120
 _BEGINNING: Final = "0x0"  # where an epoch starts that was begun on an empty queue
@@ -24,6 +24,9 @@ def page(host: Values) -> Iterator[str]:
     yield from (_epoch(queue) for queue in host["queues"] if queue.get("epoch") is not None)
     for queue in host["queues"]:
         yield from _kept_back(queue)
+        if queue.get("returned"):
+            count = plural(queue["returned"], "excerpt")
+            yield f"queue {queue['name']}: {count} that it lacked came back from its copies"
 
 
 def _kept_back(queue: Values) -> Iterator[str]:

@@ -7,6 +7,7 @@ RollCycle, QueueLayout, ExcerptBatch, the index functions    plain values
 """
 
 from cqrepl.queue.format.errors import (
+    AppendsToCopy,
     AtomicsMissing,
     Diverged,
     DurabilityLost,
@@ -49,6 +50,7 @@ __all__ = [
     "NEXT_OF_EMPTY",
     "ROLL_CYCLES",
     "Appender",
+    "AppendsToCopy",
     "AtomicsMissing",
     "BackwardTailer",
     "Columns",

@@ -15,6 +15,7 @@ process is released, as every writer does.
 
 import os
 import threading
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,8 @@ from typing import Final, Protocol, Self
 
 from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
+    COPY_OF_KEY,
+    FILE_KEY,
     FOLLOWER_KEY,
     FOLLOWS,
     OWN_SYNCED_KEY,
@@ -44,7 +47,7 @@ from cqrepl.queue.files.queuedirectory import (
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.block import BLOCK_BYTES
 from cqrepl.queue.format.errors import LayoutMismatch, QueueDamaged, used_after_close
-from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, number_of
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Cycle, Index, number_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read import count as counting
@@ -64,6 +67,7 @@ from cqrepl.queue.write.writeraccess import Writing
 from cqrepl.surroundings import surroundings
 
 _MARK_NONE: Final = -1
+_DIGEST_BITS: Final = 32
 
 
 class _Opened(Protocol):
@@ -99,7 +103,8 @@ class Queue:
         self._columns: ColumnReader | None = None
         self._writing: Writing | None = None
         self._wait_for_seconds = WAIT_FOR_SECONDS
-        self._appender: Appender | None = None  # what `append` uses, in every thread
+        # what `append` uses, in every thread: for copies too, or not
+        self._appenders: dict[bool, Appender | None] = {False: None, True: None}
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -262,6 +267,44 @@ class Queue:
         elif self.is_follower:
             self._marks.lower_to(FOLLOWER_KEY, _MARK_NONE)
 
+    def note_file(self, cycle: Cycle) -> None:
+        """Records which file has the name of a cycle's in this start of the machine: as long as it
+        has, nothing of that file was lost, nor of those below, which are noted as they are closed.
+        Nothing where that cannot be recorded."""
+        seen = self._file_seen(cycle)
+        if seen != self._marks.load(FILE_KEY, _MARK_NONE):
+            self._marks.store(FILE_KEY, seen)
+
+    @property
+    def has_noted_file(self) -> bool:
+        """True while the file that was recorded is there, in the same start of the machine."""
+        noted = self._marks.load(FILE_KEY, _MARK_NONE)
+        return noted != _MARK_NONE and noted == self._file_seen(Cycle(noted >> _DIGEST_BITS))
+
+    def _file_seen(self, cycle: Cycle) -> int:
+        try:
+            paths = self._cycles.path_of(cycle), self._table_path
+            numbers = [
+                os.stat(path).st_ino for path in paths
+            ]  # one of a file that went may come again
+        except OSError:
+            return _MARK_NONE
+        boot = surroundings().boot_id()
+        digest = zlib.crc32(b"%d %d" % tuple(numbers), zlib.crc32(boot))
+        return (cycle << _DIGEST_BITS) | digest if boot else _MARK_NONE
+
+    @property
+    def copy_of(self) -> int | None:
+        """The id of the host that the queue was taken in from last; None where it is no copy, or
+        that is not known."""
+        host_id = self._marks.load(COPY_OF_KEY, _MARK_NONE)
+        return host_id if self.is_follower and host_id != _MARK_NONE else None
+
+    def note_copy_of(self, host_id: int) -> None:
+        """Records whose copy it is. Nothing where that cannot be recorded, or is not known."""
+        if host_id and self._marks.load(COPY_OF_KEY, _MARK_NONE) != host_id:
+            self._marks.store(COPY_OF_KEY, host_id)
+
     def begin_following(self, timeout_s: float) -> None:
         """Records that the queue is such a copy, and keeps every other writer out, those of this
         process too. The append lock is held.
@@ -270,6 +313,8 @@ class Queue:
             QueueLocked: another process keeps the write lock: it is in its append.
         """
         writing, was_follower = self._for_writing(), self.is_follower
+        if self._marks.load(FILE_KEY, _MARK_NONE) != _MARK_NONE:
+            self._marks.store(FILE_KEY, _MARK_NONE)  # what it had is its leader's matter
         self.note_follower(is_follower=True)  # writers of this process look at that
         try:
             with writing.write_lock.held(timeout_s):
@@ -404,26 +449,31 @@ class Queue:
         return self._columns.read(index_from, index_to, max_rows, max_bytes)
 
     def append(
-        self, payload: bytes | memoryview, *, now_ms: int | None = None, policy: None = None
+        self,
+        payload: bytes | memoryview,
+        *,
+        now_ms: int | None = None,
+        policy: None = None,
+        to_copy: bool = False,
     ) -> int:
         """Appends one excerpt at the end; its index. May be called from any thread.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
-            policy: as for `append_many`.
+            policy, to_copy: as for `append_many`.
 
         Raises:
             QueueLocked, QueueError, OSError, ValueError: as `append_many`.
         """
         if policy is not None:
             raise _knows_no_host(self.path, policy)
-        appender = self._appender or self._shared_appender()
+        appender = self._appenders[to_copy] or self._shared_appender(to_copy)
         try:
             return appender.append_one(payload, now_ms)
         except QueueDamaged:
             if not appender.is_out_of_date:
                 raise
-            return self._unshared(appender).append_one(payload, now_ms)
+            return self._unshared(appender, to_copy).append_one(payload, now_ms)
 
     def append_many(
         self,
@@ -431,14 +481,17 @@ class Queue:
         *,
         now_ms: int | None = None,
         policy: None = None,
+        to_copy: bool = False,
     ) -> int:
         """Appends excerpts at the end under one lock; the index of the last. From any thread.
 
         Args:
             policy: none is taken here. Which hosts have an excerpt is known where one streams it:
                 `cqrepl.HostQueue.open` gives a queue that takes one.
+            to_copy: also where the queue is a copy, whose leader then has less than it.
 
         Raises:
+            AppendsToCopy: the queue is a copy, and `to_copy` was not given. Nothing was changed.
             QueueLocked: another process keeps the write lock, or the append lock.
             QueueError: the cycle has no room for them, or one is too long. Nothing was changed.
             OSError: no space. What was appended before it is whole.
@@ -446,13 +499,13 @@ class Queue:
         """
         if policy is not None:
             raise _knows_no_host(self.path, policy)
-        appender = self._appender or self._shared_appender()
+        appender = self._appenders[to_copy] or self._shared_appender(to_copy)
         try:
             return appender.append(payloads, now_ms)
         except QueueDamaged:
             if not appender.is_out_of_date:
                 raise
-            return self._unshared(appender).append(payloads, now_ms)
+            return self._unshared(appender, to_copy).append(payloads, now_ms)
 
     def appender(
         self,
@@ -460,6 +513,7 @@ class Queue:
         payload_max: int | None = None,
         toucher: PageToucher | None = None,
         is_sole: bool = False,
+        to_copy: bool = False,
     ) -> Appender:
         """A writer, standing at the end; what dead writers left undone there is repaired first.
 
@@ -468,6 +522,7 @@ class Queue:
                 has been kept already.
             toucher: brings pages into memory ahead of it; closed by the caller, before the queue.
             is_sole: the append lock is held, and nobody else is to append: see `Appender`.
+            to_copy: `append` appends to a copy, too.
 
         Raises:
             NotAQueue: there is no table store, which writing needs.
@@ -488,6 +543,7 @@ class Queue:
             toucher=toucher,
             tail_wait=self._tail_wait(),
             is_sole=is_sole,
+            to_copy=to_copy,
         )
         self._keep(appender)
         return appender
@@ -529,14 +585,14 @@ class Queue:
     ) -> None:
         self.close()
 
-    def _shared_appender(self) -> Appender:
+    def _shared_appender(self, to_copy: bool) -> Appender:
         try:
-            appender = self.appender()
+            appender = self.appender(to_copy=to_copy)
         except QueueDamaged as error:  # marks may tell what is missing
             self._tail_wait().check_marks(error)
             raise
         with self._guard:
-            self._appender = shared = self._appender or appender
+            self._appenders[to_copy] = shared = self._appenders[to_copy] or appender
         if shared is not appender:
             appender.close()  # another thread was faster
         return shared
@@ -545,12 +601,12 @@ class Queue:
         table, seconds = self._for_writing().table, self._wait_for_seconds
         return TailWait(table, self._cycles, self.host_marks, seconds)
 
-    def _unshared(self, appender: Appender) -> Appender:
+    def _unshared(self, appender: Appender, to_copy: bool) -> Appender:
         """Another one than this, which goes no further; threads may have it."""
         with self._guard:
-            if self._appender is appender:
-                self._appender = None
-        return self._shared_appender()
+            if self._appenders[to_copy] is appender:
+                self._appenders[to_copy] = None
+        return self._shared_appender(to_copy)
 
     def _readable(self) -> Cycles:
         """The store files, for what reads them."""

@@ -38,7 +38,12 @@ class OpenedQueue(Queue):
         return queue
 
     def append(
-        self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
+        self,
+        payload: Payload,
+        *,
+        now_ms: int | None = None,
+        policy: AckPolicy | None = None,
+        to_copy: bool = False,
     ) -> int:
         """Appends one excerpt; its index. See `append_many`."""
         return self.append_many([payload], now_ms=now_ms, policy=policy)
@@ -49,6 +54,7 @@ class OpenedQueue(Queue):
         *,
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
+        to_copy: bool = False,
     ) -> int:
         """Appends excerpts under one lock, and waits until a policy calls them safe; the index of
         the last. From any thread.
@@ -56,6 +62,7 @@ class OpenedQueue(Queue):
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
             policy: as for `cqrepl.HostQueue.append_many`.
+            to_copy: changes nothing: what its host takes in, only that appends to.
 
         Raises:
             Refused: the queue is taken in; with a policy also, it is not open yet.

@@ -166,3 +166,15 @@ def test_a_document_that_is_framed_already_is_told(tmp_path: Path) -> None:
     assert "the first excerpt is a framed document" in result.stderr
     assert payloads(tmp_path / "q") == [wire.dumps({"a": 1})]
     assert append(tmp_path / "q", wire.encode({"a": 1}), "--whole").stderr == ""
+
+
+def test_a_copy_is_appended_to_by_its_leader_alone(queue: Path) -> None:
+    with Queue.open(queue) as opened:
+        opened.note_follower(is_follower=True)
+    before = read(queue)
+    refused = append(queue, b"other\n")
+    assert refused.exit_code == 5
+    assert "--to-copy" in refused.stderr
+    assert read(queue) == before
+    assert append(queue, b"more\n", "--to-copy").exit_code == 0
+    assert len(read(queue)) == len(before) + 1

@@ -23,6 +23,8 @@ SYNCED_KEY: Final = "chronicle.lastIndexMSynced"
 OWN_SYNCED_KEY: Final = "cqrepl.synced"  # what our appenders have made durable
 FOLLOWER_KEY: Final = "cqrepl.follower"  # 1: it is taken in from a source; -1: it is not
 FOLLOWS: Final = 1
+FILE_KEY: Final = "cqrepl.lastFile"  # which store file its host saw last; see `Queue.note_file`
+COPY_OF_KEY: Final = "cqrepl.copyOf"  # the id of the host that it was taken in from last
 _INITIAL: Final = -1
 
 
@@ -49,6 +51,14 @@ class ChronicleMarks:
         if value is None:
             return False
         value.raise_to(index)
+        return True
+
+    def store(self, key: str, number: int) -> bool:
+        """Makes a number what it is to be; false where marks cannot be kept."""
+        value = self._value(key)
+        if value is None:
+            return False
+        value.store(number)
         return True
 
     def lower_to(self, key: str, index: int) -> bool:

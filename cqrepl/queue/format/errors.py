@@ -79,6 +79,11 @@ class QueueLocked(QueueError):
         self.holder = holder
 
 
+class AppendsToCopy(QueueError):
+    """The queue is a copy, which the host that leads it appends to; and the caller did not say that
+    it knows."""
+
+
 class IndexGap(QueueError):
     """The index asked for does not follow what the queue holds.
 

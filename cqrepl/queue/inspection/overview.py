@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
+from cqrepl.queue.files.chroniclemarks import (
+    ACKNOWLEDGED_KEY,
+    COPY_OF_KEY,
+    FOLLOWER_KEY,
+    FOLLOWS,
+    SENT_KEY,
+    SYNCED_KEY,
+)
 from cqrepl.queue.files.cycles import Cycles, foreign_name, store_names
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.keptmarks import mark_key, marks_of
@@ -26,7 +33,7 @@ from cqrepl.queue.files.locks import (
     is_alive,
     start_of,
 )
-from cqrepl.queue.files.markslots import FORGOTTEN, MarkLevel
+from cqrepl.queue.files.markslots import FORGOTTEN, HOSTS, MarkLevel
 from cqrepl.queue.files.queuedirectory import guess_layout
 from cqrepl.queue.files.storefile import END_MARK, SUFFIX
 from cqrepl.queue.files.syncedmark import SyncedMark
@@ -119,6 +126,7 @@ class QueueInfo:
 
     `layout` has the indexing numbers of the newest store file. `marks` are the greatest indexes
     sent, acknowledged and synced, -1 for none, `hosts` those of each sink host that has any;
+    `is_copy` says that it was taken in from a source, and `copy_of` from which host, if known;
     `other_keys` all else that the table store holds, and `keys_end` where its keys end, in bytes.
     `synced` is up to where replication has brought the queue to the disk; None where it has not.
     `epochs` are what this copy has promised, and who has led; none where that cannot be read.
@@ -135,6 +143,8 @@ class QueueInfo:
     readers: tuple[TailerState, ...]
     marks: dict[str, int]
     hosts: tuple[HostState, ...]
+    is_copy: bool
+    copy_of: int | None
     other_keys: dict[str, int]
     keys_end: int
     free_bytes: int
@@ -231,6 +241,8 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         readers=_tailers(table, files, layout, _READER_PREFIX),
         marks=_marks(table),
         hosts=_hosts(table, slots),
+        is_copy=_key(table, FOLLOWER_KEY) == FOLLOWS,
+        copy_of=_copy_of(table),
         other_keys=_other_keys(table),
         keys_end=0 if table is None else table.keys_end,
         free_bytes=shutil.disk_usage(path).free,
@@ -463,6 +475,15 @@ def _marks(table: TableReport | None) -> dict[str, int]:
         return {}
     values = ((key, table.value(key)) for key in (SENT_KEY, ACKNOWLEDGED_KEY, SYNCED_KEY))
     return {key: value for key, value in values if value is not None}
+
+
+def _key(table: TableReport | None, name: str) -> int | None:
+    return None if table is None else table.value(name)
+
+
+def _copy_of(table: TableReport | None) -> int | None:
+    host_id = _key(table, COPY_OF_KEY)
+    return host_id if host_id in HOSTS and _key(table, FOLLOWER_KEY) == FOLLOWS else None
 
 
 def _hosts(table: TableReport | None, slots: bytes) -> tuple[HostState, ...]:

@@ -35,6 +35,7 @@ from cqrepl.queue.files.locks import WordLock
 from cqrepl.queue.files.mapping import check_name
 from cqrepl.queue.format.block import BLOCK_BYTES, longest_payload
 from cqrepl.queue.format.errors import (
+    AppendsToCopy,
     DurabilityLost,
     ExcerptTooLarge,
     IndexGap,
@@ -70,6 +71,10 @@ if TYPE_CHECKING:
     from cqrepl.kernel.pen import Pen
 
 WRITE_LOCK_TIMEOUT_S: Final = 5.0
+IS_COPY: Final = (
+    "expected the queue that its leader streams, found a copy: what is appended here no other copy"
+    " has; --to-copy or to_copy=True appends all the same"
+)
 LOOK_MS: Final = 5000  # between two looks at the name of a file that is appended to by the clock
 
 
@@ -95,6 +100,7 @@ class Appender:
         toucher: PageToucher | None = None,
         tail_wait: TailWait | None = None,
         is_sole: bool = False,
+        to_copy: bool = False,
     ) -> None:
         """Stands at the end of the queue, and repairs there what dead writers left undone.
 
@@ -106,6 +112,7 @@ class Appender:
             tail_wait: lets the first append at the end wait, or refuses it; None: nothing does.
             is_sole: nobody else is to append: what is found behind the end that it has left raises
                 `WrittenBetween`, until the appender is closed.
+            to_copy: what is appended at the end may go to a copy.
 
         Raises:
             QueueDamaged: the end of the queue cannot be trusted.
@@ -127,6 +134,7 @@ class Appender:
         self._is_sole = is_sole
         self._between: WrittenBetween | None = None  # why a sole one appends no more
         self._tail_wait = tail_wait
+        self._to_copy = to_copy
         self.is_closed = False
         self.is_out_of_date = self._has_lost_file = False
         self._pen: Pen | None = None
@@ -233,6 +241,9 @@ class Appender:
         return self._append_slowly((payload,), now_ms)
 
     def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
+        if not self._to_copy and self._listing.is_follower():
+            self._check_append_lock()  # one that is taken in now says so
+            raise AppendsToCopy(IS_COPY, path=self._cycles.path)
         if self._tail_wait is None:
             return self._append_anyway(payloads, now_ms)
         self._tail_wait.wait()

@@ -2,8 +2,10 @@
 
 Whoever reaches the port of a source can say that it has more. So only two kinds of hosts are taken
 at their word: one that this queue was streamed to before, and that has proved that it holds what
-the queue holds; and one that the operator has named. Neither may go on without end, as writers are
-kept out meanwhile.
+the queue holds; and one that the operator has named. Of the first nothing is taken either where the
+queue is known to have lost nothing: what the host has more was appended to its copy, by whichever
+program, and no leader has sent it. Neither may go on without end, as writers are kept out
+meanwhile.
 """
 
 from dataclasses import dataclass
@@ -58,6 +60,7 @@ def check_return(
     *,
     is_known: bool,
     is_proved: bool,
+    has_all: bool,
 ) -> None:
     """Decides whether a back copy may begin.
 
@@ -66,15 +69,24 @@ def check_return(
         path: of this queue.
         is_known: the queue has marks of this host.
         is_proved: the sink has proved that it holds what this queue does, up to the shorter end.
+        has_all: this queue is known to have lost nothing.
 
     Raises:
         ReturnRefused: it may not.
     """
-    if settings.hosts is not None and (host_id in settings.hosts or (is_known and is_proved)):
+    if settings.hosts is not None and (
+        host_id in settings.hosts or (is_known and is_proved and not has_all)
+    ):
         return
     here, there = (format_index(end) for end in ends)
     if settings.hosts is None:
         why = "nobody may give back (--accept-returns none)"
+    elif is_known and is_proved:
+        raise ReturnRefused(
+            f"host {host_id} is longer than its leader (next index {there}, here {here}), which has"
+            f" lost nothing: --accept-returns {host_id} takes what it has more, or it is promoted",
+            path=path,
+        )
     else:
         lacks = "was never streamed to it" if not is_known else "cannot compare what both hold"
         why = f"this queue {lacks}; --accept-returns {host_id} takes it from there"

@@ -3,7 +3,7 @@
 from cqrepl.console.exitcodes import DAMAGED, DISK_FULL, REFUSED, UNREACHABLE, USAGE
 from cqrepl.net.errors import NetError, Refused
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueLocked
-from cqrepl.queue.format.errors import NO_ROOM
+from cqrepl.queue.format.errors import NO_ROOM, AppendsToCopy
 
 
 def code_of(error: Exception) -> int:
@@ -11,7 +11,7 @@ def code_of(error: Exception) -> int:
     match error:
         case QueueDamaged():
             return DAMAGED
-        case LayoutMismatch() | QueueLocked() | Refused():
+        case LayoutMismatch() | QueueLocked() | Refused() | AppendsToCopy():
             return REFUSED
         case NetError():
             return UNREACHABLE

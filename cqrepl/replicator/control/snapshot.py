@@ -15,6 +15,8 @@
               none. One that is passed on stands there twice
               both with "unproved": why something of it is, though it has streamed for five seconds;
               null where it is not
+              of a source "returned": how many excerpts that it lacked sinks have given back since
+              the start
     a sink    {"host": 2, "state", "sent", "acknowledged", "claims", "lag", "kept_back"}
     kept_back of a sink, and of a queue that is taken in: {"synced": why no more is known to be so,
               "applied": the same}; only those that there is a reason for
@@ -110,6 +112,7 @@ def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
         "epoch": _epoch(host, queue),
         "path_of_hosts": list(queue.passed_by),
         "unproved": queue.unproved.why,
+        "returned": queue.returned_excerpts,
         "sinks": [_sink_of(host, queue, each, last) for each in shown],
     }
 

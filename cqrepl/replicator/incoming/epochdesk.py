@@ -101,5 +101,6 @@ def _follow(
     queue: SinkQueue, offer: ReplicationHandler, leader: int, end: Index, identity: Identity | None
 ) -> None:
     queue.follow(offer.epochs, leader)
+    queue.queue.note_copy_of(leader)
     if identity is not None and queue.next_index == end:
         queue.take_identity(identity)

@@ -102,6 +102,8 @@ def prepared(offer: ReplicationHandler, queue: SinkQueue, *, is_compared: bool) 
         history=offer.epochs,
         offered=offer.next_index,
     )
+    if not is_compared and queue.way.passed_by:  # else it is noted once that is done
+        queue.queue.note_copy_of(queue.way.passed_by[0])
     return queue.answer_from(offer.next_index, is_compared=is_compared)
 
 

@@ -51,6 +51,9 @@ class BackCopyTarget:
         proved_end: the next index behind what no power cut has torn here; None: nothing is torn.
         host_id: of the sink.
 
+    Attributes:
+        returned: so many excerpts came back.
+
     Raises:
         QueueError, OSError: the queue cannot be written or locked.
     """
@@ -65,7 +68,7 @@ class BackCopyTarget:
     ) -> None:
         self._limits = limits
         self._host_id = host_id
-        self._returned = 0  # excerpts
+        self.returned = 0  # excerpts
         with ExitStack() as stack:
             queue = stack.enter_context(Queue.open_for_append(path))
             self._appender = queue.appender(payload_max=NO_LIMIT)  # the connection has a limit
@@ -112,15 +115,15 @@ class BackCopyTarget:
             OSError: no space, or the like.
         """
         count_max = self._limits.excerpts_max
-        if self._returned + len(batch) > count_max:
+        if self.returned + len(batch) > count_max:
             raise ReturnRefused(
                 f"host {self._host_id} has more than this queue by over {count_max:,} excerpts;"
-                f" {self._returned:,} were taken (--return-excerpts)",
+                f" {self.returned:,} were taken (--return-excerpts)",
                 path=self._path,
             )
         layout = self._queue.layout
         check_not_ahead(batch.index_last, layout, surroundings().wall_ms(), self._path)
-        self._returned += len(batch)
+        self.returned += len(batch)
         rest = self._compare_between(batch)
         while rest is not None:
             try:
@@ -195,7 +198,7 @@ class BackCopyTarget:
         return ReturnRefused(
             f"host {self._host_id} has more than this queue, and takes longer than"
             f" {self._limits.seconds_max:g} s to give it back, which keep writers out;"
-            f" {self._returned:,} excerpts were taken (--return-seconds)",
+            f" {self.returned:,} excerpts were taken (--return-seconds)",
             path=self._path,
         )
 

@@ -11,6 +11,10 @@ A writer that looks at no mark, as Java, cannot be kept from appending. Once a s
 looks at the names of the files. Where those have changed, it asks for the end: one below what was
 sent stops the queue, and so does one that has risen while something is missing. From then on no
 mark covers what was written.
+
+A queue whose marks are all at or below its end, and whose store file is the one that it was when
+they were written, in the same start of the machine, has lost nothing. Else it may have, as one from
+a backup, whose marks came with it: then each host that is known may give back what it has, once.
 """
 
 import os
@@ -54,6 +58,23 @@ class EndWatch:
         self._marks = marks
         self._lower_synced = lower_synced
         self._seen: _Seen = None
+        self._is_sure = self._is_noted = queue.has_noted_file
+        self._has_begun: set[int] = set()  # streams to these hosts, in this run
+
+    @property
+    def has_all(self) -> bool:
+        """True where nothing is lost here that a host may have."""
+        return self.lost is None and self._is_sure and self._queue.has_noted_file
+
+    def _note_file(self, end: Index) -> None:
+        """The last store file is known as it is, where nothing of it may be missing."""
+        if not self._is_sure or self.lost is not None or end == NEXT_OF_EMPTY:
+            return
+        if self._is_noted and not self._queue.has_noted_file:  # another has its name
+            self._is_sure, self._has_begun = False, set()
+            return
+        self._queue.note_file(cycle_of(Index(end - 1), self._queue.cycles.shift))
+        self._is_noted = True
 
     def find(self) -> None:
         """Looks whether something is missing.
@@ -110,6 +131,7 @@ class EndWatch:
         elif self.lost is None and mark >= end:
             lost = LostMark(mark, "what hosts were sent", end)
             raise QueueDamaged(str(lost), path=self._queue.path, index=end)
+        self._note_file(end)
 
     def note_returned(self) -> None:
         """A sink gives back, or has given back some."""
@@ -127,9 +149,20 @@ class EndWatch:
         Args:
             start: the next index that it wants.
             is_proved: it has proved that it holds what is here.
+
+        Raises:
+            QueueError, OSError: the queue or its marks cannot be read.
         """
-        if self.lost is None or not (is_proved or start > marks.missed_to):
-            return
+        if self.lost is not None and (is_proved or start > marks.missed_to):
+            self._settle(marks, start)
+        if marks.host_id in HOSTS:
+            self._has_begun.add(marks.host_id)
+            if self._marks.known().keys() <= self._has_begun and not self._is_sure:
+                self._is_sure, self._is_noted = True, False
+            self._note_file(self._end())
+
+    def _settle(self, marks: HostMarks, start: int) -> None:
+        assert self.lost is not None
         was_missed = self._marks.are_missed
         marks.settle()
         if start > self.lost.last:

@@ -399,8 +399,8 @@ class Outgoing:
         if self.back_copy is not None:
             self.queue.disk.tell_mended(self.back_copy.mended)
             self.back_copy.close()
+            self.queue.note_returned(self.marks.host_id, self.back_copy.returned)
             self.back_copy = None
-            self.queue.note_returned()
         if self.queue.returning is self:
             self.queue.returning = None
         self.awaits_turn = False

@@ -128,6 +128,7 @@ class ReturnDesk:
             each.queue.path,
             is_known=each.marks.is_known,
             is_proved=self._connection.compares_lineage,
+            has_all=each.queue.has_all_before(next_index),
         )
 
     async def begin(self, each: Outgoing, next_index: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from cqrepl.console.units import plural
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.threads import in_thread
@@ -145,6 +146,7 @@ class SourceQueue:
         self.unproved = UnprovedWatch(name)
         self.streams: set[LiveStream] = set()  # to one sink each
         self.sessions: list[StreamingSession] = []  # of the connections that it goes out on
+        self.returned_excerpts = 0  # by sinks, since the start
         self.returning: object | None = None  # its stream to the sink that gives back now
         self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
         self.tell_damage: TellDamage = lambda known: None
@@ -430,8 +432,23 @@ class SourceQueue:
         """Something of it is not what it was: a store file may be lost."""
         self.tell_damage(self.queue.cycles.closed.known)
 
-    def note_returned(self) -> None:
-        """A sink has given back some, or all that it has."""
+    def has_all_before(self, index: int) -> bool:
+        """True where it is known that nothing was lost here, and a copy that ends at this index has
+        more."""
+        if self.disk.unproved_from is not None or index <= self._end():
+            return False
+        return self.end_watch.has_all
+
+    def note_returned(self, host_id: int, excerpts: int) -> None:
+        """A sink has given back so much, which may be all that it has."""
+        if excerpts:
+            self.returned_excerpts += excerpts
+            _logger.warning(
+                "queue %r: host %d gave back %s that this queue lacked",
+                self.name,
+                host_id,
+                plural(excerpts, "excerpt"),
+            )
         with suppress(QueueError, OSError):  # who reads it tells
             self.end_watch.note_returned()
 
