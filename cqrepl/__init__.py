@@ -78,7 +78,13 @@ if TYPE_CHECKING:
     from cqrepl.replicator.hostend import HostEnded
     from cqrepl.replicator.hostevents import HostEvents, Role, telling
     from cqrepl.replicator.hostqueue import HostQueue
-    from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
+    from cqrepl.replicator.leadership import (
+        AckOutcome,
+        AckUnknown,
+        Appended,
+        Leading,
+        SteppedDown,
+    )
     from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
     from cqrepl.replicator.marks.hostmarks import HostMarks
     from cqrepl.replicator.openedqueue import OpenedQueue
@@ -100,6 +106,7 @@ __all__ = [
     "AckOutcome",
     "AckPolicy",
     "AckUnknown",
+    "Appended",
     "Appender",
     "AppendsToCopy",
     "AtomicsMissing",
@@ -200,6 +207,7 @@ _HOMES: Final = {
     "AckOutcome": "cqrepl.replicator.leadership",
     "AckPolicy": "cqrepl.protocol",
     "AckUnknown": "cqrepl.replicator.leadership",
+    "Appended": "cqrepl.replicator.leadership",
     "Appender": "cqrepl.queue",
     "AppendsToCopy": "cqrepl.queue",
     "AtomicsMissing": "cqrepl.queue",

@@ -29,7 +29,7 @@ from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue
-from cqrepl.replicator.leadership import AckOutcome, Leading
+from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.openedqueue import Payload
 from cqrepl.replicator.queuestate.stops import Stop
@@ -351,7 +351,7 @@ class AsyncioQueue(OuterQueue):
 
     async def append(
         self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
-    ) -> int:
+    ) -> Appended:
         """Appends one excerpt; its index. See `append_many`."""
         return await self.append_many([payload], now_ms=now_ms, policy=policy)
 
@@ -361,9 +361,10 @@ class AsyncioQueue(OuterQueue):
         *,
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
-    ) -> int:
+    ) -> Appended:
         """Appends excerpts under one lock, in a thread, and waits until a policy calls them safe;
-        the index of the last. A cancellation waits until they are appended.
+        the index of the last, and how the wait has ended. A cancellation waits until they are
+        appended.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.

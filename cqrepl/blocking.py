@@ -26,7 +26,7 @@ from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, check_alone
-from cqrepl.replicator.leadership import AckOutcome, Leading
+from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.openedqueue import OpenedQueue, Payload
 from cqrepl.replicator.queuestate.stops import Stop
@@ -253,7 +253,7 @@ class BlockingQueue(OuterQueue):
 
     def append(
         self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
-    ) -> int:
+    ) -> Appended:
         """Appends one excerpt; its index. See `append_many`."""
         return self.append_many([payload], now_ms=now_ms, policy=policy)
 
@@ -263,9 +263,9 @@ class BlockingQueue(OuterQueue):
         *,
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
-    ) -> int:
+    ) -> Appended:
         """Appends excerpts under one lock, and waits until a policy calls them safe; the index of
-        the last. From any thread.
+        the last, and how the wait has ended. From any thread.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
@@ -281,7 +281,7 @@ class BlockingQueue(OuterQueue):
 
     def _append_here(
         self, payloads: Sequence[Payload], now_ms: int | None, policy: AckPolicy | None
-    ) -> int:
+    ) -> Appended:
         self._host.check()
         try:
             return self._queue.append_here(payloads, now_ms, policy)

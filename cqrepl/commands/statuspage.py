@@ -33,6 +33,9 @@ def _kept_back(queue: Values) -> Iterator[str]:
     """What counts as less than it might, here and at sinks, and why."""
     if queue["role"] == "source" and queue.get("unproved"):
         yield f"queue {queue['name']}: here {queue['unproved']}"
+    if queue.get("unknown"):
+        waits = plural(queue["unknown"], "wait")
+        yield f"queue {queue['name']}: {waits} ended without knowing whether hosts have it"
     for level, why in queue.get("kept_back", {}).items():
         yield f"queue {queue['name']}: {level} is kept back here: {why}"
     for sink in queue.get("sinks", ()):

@@ -64,12 +64,15 @@ class HostEvents:
         on_diverged: the stop of a queue whose copies differ; once, until it goes on.
         on_role: name of a queue, and what this host does with it: at the start, and when that
             changes.
+        on_unknown: name of a queue, and how many of its waits have ended by now without knowing
+            whether hosts have what they waited for: the time of the policy was over.
     """
 
     on_acked: Callable[[str, int], None] | None = None
     on_lag: Callable[[str, int, int | None], None] | None = None
     on_diverged: Callable[[Stop], None] | None = None
     on_role: Callable[[str, Role], None] | None = None
+    on_unknown: Callable[[str, int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class EventDesk:
         self._lags: dict[tuple[str, int], int | None] = {}
         self._diverged: list[Stop] = []
         self._roles: dict[str, Role] = {}
+        self._unknown: dict[str, int] = {}  # waits
         self._lags_due = -math.inf  # by trio's clock
         self._limiter = trio.CapacityLimiter(1)
         self._is_ending = False
@@ -162,6 +166,8 @@ class EventDesk:
             calls += [_Call("on_role", events.on_role, each) for each in self._new_roles()]
         if events.on_acked is not None:
             calls += [_Call("on_acked", events.on_acked, each) for each in self._new_acked()]
+        if events.on_unknown is not None:
+            calls += [_Call("on_unknown", events.on_unknown, each) for each in self._new_unknown()]
         if events.on_lag is not None and trio.current_time() >= self._lags_due:
             self._lags_due = trio.current_time() + LOOK_SECONDS
             calls += [_Call("on_lag", events.on_lag, each) for each in self._new_lags()]
@@ -188,6 +194,14 @@ class EventDesk:
             if safe > self._acked.get(queue.name, NOTHING):
                 self._acked[queue.name] = safe
                 yield queue.name, safe
+
+    def _new_unknown(self) -> Iterator[tuple[str, int]]:
+        queues = {} if self._source is None else self._source.queues
+        before = self._unknown
+        self._unknown = {name: each.leading.unknown_waits for name, each in queues.items()}
+        for name, waits in self._unknown.items():
+            if waits and waits != before.get(name):
+                yield name, waits
 
     def _new_lags(self) -> Iterator[tuple[str, int, int | None]]:
         seen = set()

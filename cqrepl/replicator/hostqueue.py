@@ -16,7 +16,7 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.replicator.hostend import ended_by
-from cqrepl.replicator.leadership import AckOutcome, Leading
+from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.openedqueue import OpenedQueue, Payload
 
@@ -174,7 +174,7 @@ class HostQueue:
 
     async def append(
         self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
-    ) -> int:
+    ) -> Appended:
         """Appends one excerpt; its index. See `append_many`."""
         return await self.append_many([payload], now_ms=now_ms, policy=policy)
 
@@ -184,9 +184,10 @@ class HostQueue:
         *,
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
-    ) -> int:
+    ) -> Appended:
         """Appends excerpts under one lock, in a thread, and waits until a policy calls them safe;
-        the index of the last. A cancellation waits until they are appended.
+        the index of the last, and how the wait has ended. A cancellation waits until they are
+        appended.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
@@ -207,25 +208,24 @@ class HostQueue:
             AckUnknown, WaitEnded, ValueError: as `Leading.append`.
         """
         leading = self._waited_with(policy)
-        if leading is not None:
-            await leading.admit_task(len(payloads), policy)
+        if leading is None:
+            return Appended(await in_thread(partial(self._append, payloads, now_ms)))
+        admitted = await leading.admit_task(len(payloads), policy)
         index = await in_thread(partial(self._append, payloads, now_ms))
-        if leading is not None:
-            await leading.settle_task(index, len(payloads), policy)
-            self._note_drained()
-        return index
+        appended = await leading.settle_task(index, len(payloads), policy, admitted)
+        self._note_drained()
+        return appended
 
     def append_here(
         self, payloads: Sequence[Payload], now_ms: int | None, policy: AckPolicy | None = None
-    ) -> int:
+    ) -> Appended:
         """The same in the thread that calls, which it may hold up."""
         leading = self._waited_with(policy)
-        if leading is not None:
-            leading.admit(len(payloads), policy)
+        if leading is None:
+            return Appended(self._append(payloads, now_ms))
+        admitted = leading.admit(len(payloads), policy)
         index = self._append(payloads, now_ms)
-        if leading is not None:
-            leading.settle(index, len(payloads), policy)
-        return index
+        return leading.settle(index, len(payloads), policy, admitted)
 
     async def wait_acked(
         self,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import trio
 
@@ -40,6 +40,30 @@ class AckOutcome(Enum):
     ACKED = "acked"  # it is as safe as the policy says
     UNKNOWN = "unknown"  # the time is over, and whether hosts have it is not known
     STEPPED_DOWN = "stepped down"  # the same, and this host is to lead no longer
+
+
+class Appended(int):
+    """The index of the last excerpt that an append has written, and what came of its wait.
+
+    Attributes:
+        outcome: how the wait has ended; None where nothing was waited for: there is no policy, it
+            is for no host, or its window has room.
+    """
+
+    outcome: AckOutcome | None
+
+    def __new__(cls, index: int, outcome: AckOutcome | None = None) -> Self:
+        appended = super().__new__(cls, index)
+        appended.outcome = outcome
+        return appended
+
+    def __reduce__(self) -> tuple[type[Self], tuple[int, AckOutcome | None]]:
+        return type(self), (int(self), self.outcome)
+
+    @property
+    def is_acked(self) -> bool:
+        """True where a policy calls what was appended safe; else that is not known."""
+        return self.outcome is AckOutcome.ACKED
 
 
 class AckUnknown(TimeoutError):
@@ -97,6 +121,8 @@ class Leading:
             It stays: a host that leads once more, in a later epoch, has another `Leading`.
         policy: of each call that does not give its own, but for appends.
         given: the policy that the queue was given; None: none.
+        unknown_waits: how many waits have ended because their time was over: whether hosts have
+            what they waited for is not known.
         has_stepped_down: a wait has ended so, under a policy that says so; or another host leads.
         hindrances: what keeps hosts from saying that an index is as safe as a policy says, for
             people; any thread asks.
@@ -110,6 +136,7 @@ class Leading:
         self.epoch = epoch
         self.given = policy
         self.policy = policy or _ONE_HAS_IT
+        self.unknown_waits = 0
         self.has_stepped_down = False
         self._why_fenced = ""
         self._stepping = threading.Lock()  # of both
@@ -124,9 +151,10 @@ class Leading:
         self._last_needed: _Needed | None = None
         self._unsafe: deque[tuple[int, int]] = deque()  # last indexes and numbers of excerpts
 
-    def append(self, payloads: Sequence[bytes], *, policy: AckPolicy | None = None) -> int:
+    def append(self, payloads: Sequence[bytes], *, policy: AckPolicy | None = None) -> Appended:
         """Appends excerpts under one lock, and waits until a policy calls them safe; the index of
-        the last. For threads. A policy with a window waits first, for what was appended before.
+        the last, and how the wait has ended. For threads. A policy with a window waits first, for
+        what was appended before.
 
         Args:
             policy: None: the one that the queue was given. If that has a window, it is all that is
@@ -141,20 +169,22 @@ class Leading:
             RuntimeError: called in a task with anything to wait for; nothing is appended.
             QueueError, OSError: as `Queue.append_many`.
         """
-        self.admit(len(payloads), policy)
+        admitted = self.admit(len(payloads), policy)
         queue = self._begin_append()
         try:
             index = queue.append_many(payloads)
         finally:
             self._end_append()
-        self.settle(index, len(payloads), policy)
-        return index
+        return self.settle(index, len(payloads), policy, admitted)
 
-    def admit(self, count: int, policy: AckPolicy | None) -> None:
+    def admit(self, count: int, policy: AckPolicy | None) -> AckOutcome | None:
         """Waits until a policy lets so many excerpts more be unsafe. For threads.
 
         Args:
             policy: None: as for `append`.
+
+        Returns:
+            How the last wait has ended, for `settle`; None where it had not to wait.
 
         Raises:
             SteppedDown: a policy has had this host step down.
@@ -163,13 +193,16 @@ class Leading:
         policy = self._or_given(policy)
         if self._needed(policy).hosts_min:
             _check_in_thread()
+        outcome = None
         while (oldest := self._beyond_window(policy, count)) is not None:
-            if self._wait(oldest[0], policy) is not AckOutcome.ACKED:
+            outcome = self._wait(oldest[0], policy)
+            if outcome is not AckOutcome.ACKED:
                 break
             self._forget(oldest)
         self.check_leads()
+        return outcome
 
-    async def admit_task(self, count: int, policy: AckPolicy | None) -> None:
+    async def admit_task(self, count: int, policy: AckPolicy | None) -> AckOutcome | None:
         """The same in a task of the source's event loop.
 
         Raises:
@@ -179,32 +212,50 @@ class Leading:
         policy = self._or_given(policy)
         if self._needed(policy).hosts_min:
             check_not_awaited("an append that waits for a policy")
+        outcome = None
         while (oldest := self._beyond_window(policy, count)) is not None:
-            if await self.wait_acked(oldest[0], policy) is not AckOutcome.ACKED:
+            outcome = await self.wait_acked(oldest[0], policy)
+            if outcome is not AckOutcome.ACKED:
                 break
             self._forget(oldest)
         self.check_leads()
+        return outcome
 
-    def settle(self, index: int, count: int, policy: AckPolicy | None) -> None:
+    def settle(
+        self, index: int, count: int, policy: AckPolicy | None, admitted: AckOutcome | None = None
+    ) -> Appended:
         """Waits until so many excerpts are safe, of which the last one has this index, and which
         were appended by other means since `admit`, in the same thread.
 
         Args:
             policy: None: as for `append`.
+            admitted: what `admit` gave.
+
+        Returns:
+            The index, with what is known of it. Where only a window was waited for, in vain, that
+            is unknown; where it had room, nothing was waited for.
 
         Raises:
             SteppedDown: a policy has had this host step down.
             AckUnknown, WaitEnded: as `wait`.
         """
         waited = self._note(index, count, policy)
-        if waited is not None:
-            self._check_leads(self._wait(index, waited), index, waited)
+        if waited is None:
+            return _under_way(index, admitted)
+        outcome = self._wait(index, waited)
+        self._check_leads(outcome, index, waited)
+        return Appended(index, outcome)
 
-    async def settle_task(self, index: int, count: int, policy: AckPolicy | None) -> None:
+    async def settle_task(
+        self, index: int, count: int, policy: AckPolicy | None, admitted: AckOutcome | None = None
+    ) -> Appended:
         """The same in a task of the source's event loop."""
         waited = self._note(index, count, policy)
-        if waited is not None:
-            self._check_leads(await self.wait_acked(index, waited), index, waited)
+        if waited is None:
+            return _under_way(index, admitted)
+        outcome = await self.wait_acked(index, waited)
+        self._check_leads(outcome, index, waited)
+        return Appended(index, outcome)
 
     def wait(
         self, index: int, policy: AckPolicy | None = None, timeout_s: float | None = None
@@ -238,6 +289,7 @@ class Leading:
             self._board.wait_for(wanted, limit)
         except TimeoutError:
             if timeout_s is not None and policy.on_timeout is OnTimeout.BLOCK:
+                self._count_unknown()
                 raise self._ack_unknown(index, policy) from None
             if self._goes_on(index, policy):
                 self._board.wait_for(wanted, None)
@@ -379,8 +431,11 @@ class Leading:
         return policy or self.given or _NOBODY_WAITS
 
     def _note(self, index: int, count: int, policy: AckPolicy | None) -> AckPolicy | None:
-        """What is waited for behind an append; None: nothing, what was appended is under way."""
+        """What is waited for behind an append; None: nothing, as no host is, or what was appended
+        is under way."""
         own = self._or_given(policy)
+        if not self._needed(own).hosts_min:
+            return None
         if own.window is None:
             return own
         with self._guard:
@@ -405,6 +460,7 @@ class Leading:
             AckUnknown: the policy says `fail`.
         """
         if policy.on_timeout is OnTimeout.FAIL:
+            self._count_unknown()
             raise self._ack_unknown(index, policy)
         _logger.warning("%s", self._ack_unknown(index, policy))
         return policy.on_timeout is OnTimeout.BLOCK
@@ -412,12 +468,22 @@ class Leading:
     def _ack_unknown(self, index: int, policy: AckPolicy) -> AckUnknown:
         return AckUnknown(self.name, index, policy, self.hindrances(policy))
 
+    def _count_unknown(self) -> None:
+        with self._guard:
+            self.unknown_waits += 1
+
     def _unknown(self, policy: AckPolicy) -> AckOutcome:
+        self._count_unknown()
         if policy.on_timeout is not OnTimeout.STEP_DOWN:
             return AckOutcome.UNKNOWN
         self.has_stepped_down = True
         self.on_step_down()
         return AckOutcome.STEPPED_DOWN
+
+
+def _under_way(index: int, admitted: AckOutcome | None) -> Appended:
+    """What is not waited for itself; where its window was waited for in vain, it is unknown."""
+    return Appended(index, AckOutcome.UNKNOWN if admitted is AckOutcome.UNKNOWN else None)
 
 
 def _seconds(limit: float | None) -> float:

@@ -11,10 +11,11 @@ from typing import Self
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.queue.format.errors import used_after_close
+from cqrepl.replicator.leadership import Appended
 
 Payload = bytes | memoryview
 # what a host's queue does with excerpts, the time that decides their cycle, and a policy
-Append = Callable[[Sequence[Payload], int | None, AckPolicy | None], int]
+Append = Callable[[Sequence[Payload], int | None, AckPolicy | None], Appended]
 
 
 class OpenedQueue(Queue):
@@ -44,7 +45,7 @@ class OpenedQueue(Queue):
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
         to_copy: bool = False,
-    ) -> int:
+    ) -> Appended:
         """Appends one excerpt; its index. See `append_many`."""
         return self.append_many([payload], now_ms=now_ms, policy=policy)
 
@@ -55,9 +56,9 @@ class OpenedQueue(Queue):
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
         to_copy: bool = False,
-    ) -> int:
+    ) -> Appended:
         """Appends excerpts under one lock, and waits until a policy calls them safe; the index of
-        the last. From any thread.
+        the last, and how the wait has ended. From any thread.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.

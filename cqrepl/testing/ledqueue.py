@@ -33,7 +33,7 @@ from cqrepl.testing.plan import SOURCE
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class LedExcerpt:
     """What an application was told that it had appended."""
 
     index: int
@@ -53,7 +53,7 @@ class LedApplication:
     def __init__(
         self, led: "LedQueue", copy: Copy, roll_cycle: str, rate: float, rng: random.Random
     ) -> None:
-        self.newest: Appended | None = None
+        self.newest: LedExcerpt | None = None
         self._led = led
         self._copy = copy
         self._roll_cycle = roll_cycle
@@ -123,7 +123,7 @@ class LedApplication:
         host = self._copy.host.host
         now = load_epochs(self._copy.path)
         digest, at = digest_of(payload), trio.current_time()
-        self.newest = Appended(index, digest, host, at, now.number)
+        self.newest = LedExcerpt(index, digest, host, at, now.number)
         self._led.written.note(index, payload)
         self._led.appended.append(self.newest)
         others = {now.history[-1].leader} if now.history else self._led.streaming_by_file
@@ -152,7 +152,7 @@ class LedQueue:
         self.copies = {host: each.copies[SOURCE] for host, each in hosts.items()}
         self.name = self.copies[SOURCE].name
         self.written = Written()
-        self.appended: list[Appended] = []
+        self.appended: list[LedExcerpt] = []
         self.is_writing = True
         self.writers = {SOURCE}
         self.files = {host: each.file for host, each in hosts.items() if each.file is not None}

@@ -23,7 +23,7 @@ from cqrepl.replicator.marks.ackboard import WaitEnded
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError
-from cqrepl.testing.ledqueue import Appended, LedQueue
+from cqrepl.testing.ledqueue import LedExcerpt, LedQueue
 from cqrepl.testing.operators import Promoted
 from cqrepl.testing.safewaits import (
     APPLY_SECONDS,
@@ -74,7 +74,7 @@ class LedWaits:
                             policy = with_time(self._times, policy)
                         nursery.start_soon(self._wait, queue, newest, policy)
 
-    async def _wait(self, queue: SourceQueue, last: Appended, policy: AckPolicy) -> None:
+    async def _wait(self, queue: SourceQueue, last: LedExcerpt, policy: AckPolicy) -> None:
         host = self._led.copies[last.host].host
         process = host.process
         with trio.move_on_after(math.inf if ends_in_time(policy) else WAIT_SECONDS):

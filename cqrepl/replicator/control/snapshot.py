@@ -17,6 +17,8 @@
               null where it is not
               of a source "returned": how many excerpts that it lacked sinks have given back since
               the start
+              of a source that is open "unknown": how many waits by a policy have ended without
+              knowing whether hosts have what they waited for
     a sink    {"host": 2, "state", "sent", "acknowledged", "claims", "lag", "kept_back"}
     kept_back of a sink, and of a queue that is taken in: {"synced": why no more is known to be so,
               "applied": the same}; only those that there is a reason for
@@ -113,6 +115,7 @@ def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
         "path_of_hosts": list(queue.passed_by),
         "unproved": queue.unproved.why,
         "returned": queue.returned_excerpts,
+        "unknown": queue.leading.unknown_waits,
         "sinks": [_sink_of(host, queue, each, last) for each in shown],
     }
 
