@@ -133,8 +133,7 @@ def directories(queues: Mapping[str, Path]) -> Mapping[str, Path]:
 
 
 def log_choice(options: Mapping[str, object]) -> LogChoice:
-    """What is shown of the log, from the options of a command; `--verbose` and `--quiet` together
-    show the usual."""
+    """The choice of what is shown of the log, from the options of a command."""
     host_id = options["host_id"]
     assert isinstance(host_id, int)
     verbosity = int(options["verbose"] is True) - int(options["quiet"] is True)
