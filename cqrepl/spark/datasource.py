@@ -33,7 +33,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cqrepl.queue import NEXT_OF_EMPTY, NotAQueue, Queue
-from cqrepl.spark.activesession import activate
+from cqrepl.spark.activesession import activate, java_of
 from cqrepl.spark.catalogtable import (
     created_options,
     metadata_of,
@@ -49,6 +49,7 @@ from cqrepl.spark.recordbatches import arrow_schema
 from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.streamreader import ChronicleStreamReader, RefusedStream
 from cqrepl.spark.tablefunction import register_function
+from cqrepl.spark.tableguard import guard_tables
 from cqrepl.spark.tablekeeper import keep_tables
 from cqrepl.spark.tableoptions import (
     Bounds,
@@ -71,14 +72,19 @@ def register(spark: SparkSession) -> None:
     them. Tables of its catalog keep their options from now on. The session becomes the active one
     of the calling thread, which writing asks for."""
     activate(spark)
-    spark.dataSource.register(ChronicleSource)
+    has_java = java_of(spark) is not None
+    spark.dataSource.register(ChronicleSource if has_java else ConnectSource)
     register_function(spark)
-    keep_tables(spark, FORMAT)
+    if has_java:
+        keep_tables(spark, FORMAT)
+    else:
+        guard_tables(spark, FORMAT)
 
 
 class ChronicleSource(DataSource):
     """Queues as one table of excerpts."""
 
+    _needs_path = False  # of each table that is made
     _ends: dict[Path, int] | None = None  # when the DataFrame was made; travels with this object
 
     @classmethod
@@ -96,6 +102,8 @@ class ChronicleSource(DataSource):
         created = created_options(self.options)
         if created is not None:
             options = read_options(created)
+            if self._needs_path and "path" not in created:
+                raise OptionError("path", "the directory of a queue, or a pattern of some", "none")
             return struct_type(options.columns, options.payload, metadata_of(created))
         options = read_options(self.options)
         found = Finder(options.finding).find()
@@ -146,6 +154,12 @@ class ChronicleSource(DataSource):
         """
         options = write_options(options_for_writing(self.options))
         return ChronicleStreamWriter(options, schema, overwrite)
+
+
+class ConnectSource(ChronicleSource):
+    """The same over Spark Connect, where no table can be kept from being Spark's own afterwards."""
+
+    _needs_path = True
 
 
 def _end_of(path: Path) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.errors import PySparkException
+
 from cqrepl.queue import Queue
 from cqrepl.spark import in_index_order, register
 
@@ -75,8 +77,45 @@ def jobs(spark: "SparkSession", queue: Path) -> object:
     }
 
 
+def tables(spark: "SparkSession", queue: Path) -> object:
+    """What is said of tables that a `DROP` would delete with a queue."""
+    from cqrepl.spark.tableoptions import TableError
+
+    ask = spark.guards_queues._ask  # type: ignore[attr-defined]
+    ask("CREATE TABLE elsewhere (index bigint) USING chronicle")  # as another client makes it
+    ask("CREATE TABLE moved (index bigint) USING chronicle")
+    ask(f"ALTER TABLE moved SET LOCATION '{queue}'")
+    ask("CREATE DATABASE some")
+    ask("CREATE TABLE some.moved (index bigint) USING chronicle")
+    ask(f"ALTER TABLE some.moved SET LOCATION '{queue}'")
+    said = []
+    for statement in (
+        "CREATE TABLE mine (index bigint) USING chronicle",
+        "/* it */ create or replace table mine\n(index bigint)\nusing `chronicle`",
+        f"CREATE TABLE mine USING chronicle OPTIONS (paths '[\"{queue}\"]')",
+        f"ALTER TABLE elsewhere SET LOCATION '{queue}'",
+        "DROP TABLE moved",
+        "DROP TABLE IF EXISTS default.moved",
+        "DROP DATABASE some CASCADE",
+    ):
+        try:
+            spark.sql(statement)
+            said.append("")
+        except (TableError, PySparkException) as error:
+            said.append(str(error).splitlines()[0])
+    try:
+        spark.catalog.dropTable("moved")
+    except TableError:
+        said.append("dropTable")
+    spark.sql(f"CREATE TABLE mine USING chronicle OPTIONS (path '{queue}')")
+    count = spark.table("mine").count()
+    spark.sql("DROP TABLE mine")
+    ask("DROP TABLE elsewhere")
+    return [count, *said]
+
+
 _WHAT: Final[dict[str, Callable[["SparkSession", Path], object]]] = {
-    each.__name__: each for each in (read, write, jobs)
+    each.__name__: each for each in (read, write, jobs, tables)
 }
 
 

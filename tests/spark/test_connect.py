@@ -40,7 +40,8 @@ def told(url: str, *words: str | Path) -> list[Any]:
         [*client, *map(str, words)], env=environment, cwd=tree, capture_output=True, text=True,
         check=False, timeout=PATIENCE_S,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
+    stacks = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
+    assert done.returncode == 0, "\n".join(stacks[-40:])
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -62,3 +63,17 @@ def test_a_session_writes_streams_and_runs_each_job(url: str, tmp_path: Path) ->
     assert excerpts(tmp_path / "copy") == excerpts(queue)
     assert excerpts(tmp_path / "rebuilt") == excerpts(queue)
     assert excerpts(tmp_path / "restored") == excerpts(queue)[:30]
+
+
+def test_no_statement_deletes_a_queue(url: str, tmp_path: Path) -> None:
+    """A table without a path of its own is Spark's, which deletes its directory with it."""
+    queue = make_queue(tmp_path / "orders", (30, 5))
+    held = excerpts(queue)
+    [[count, *said]] = told(url, "tables", queue)
+    assert excerpts(queue) == held
+    assert count == 35
+    needed = "option path: expected the directory of a queue"
+    own = "expected one that was made with a path"
+    for wanted, found in zip([needed, needed, needed, own, own, own, own], said[:7], strict=True):
+        assert wanted in found
+    assert said[7:] == ["dropTable"]
