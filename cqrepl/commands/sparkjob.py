@@ -35,13 +35,15 @@ def run_job(
     options: SessionOptions,
     work: "Callable[[SparkSession], int]",
     queues: Sequence[Path] = (),
+    archives: Sequence[Path | str] = (),
 ) -> int:
     """Runs a job in a session of its own; the exit code.
 
     Args:
         queues: have to be there; looked at before Spark takes its time to start.
+        archives: so, too, with a manifest that can be read.
     """
-    return outcome.guarded(name, lambda: _in_session(name, options, work, queues))
+    return outcome.guarded(name, lambda: _in_session(name, options, work, queues, archives))
 
 
 def _check_queues(paths: Sequence[Path]) -> None:
@@ -64,9 +66,15 @@ def _in_session(
     options: SessionOptions,
     work: "Callable[[SparkSession], int]",
     queues: Sequence[Path],
+    archives: Sequence[Path | str],
 ) -> int:
     settings = session_settings(options)
     _check_queues(queues)
+    for archive in archives:
+        from cqrepl.spark.jobs.archivefiles import read_manifest
+        from cqrepl.spark.jobs.archiveplace import place_of
+
+        read_manifest(place_of(archive))
     from cqrepl.spark.failures import JobFailed
     from cqrepl.spark.session import session
 

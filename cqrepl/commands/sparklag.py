@@ -32,7 +32,7 @@ def run_lag(
 
         return _print(lag(spark, logs, window_ms=window_ms), out, plot, as_json)
 
-    return run_job("cqrepl spark lag", options, work)
+    return run_job("cqrepl spark lag", options, work, logs)
 
 
 def _print(windows: "list[LagWindow]", out: Path | None, plot: Path | None, as_json: bool) -> int:

@@ -36,7 +36,7 @@ def run_rebuild(
         rebuilt = rebuild(spark, copies, target, prefer=prefer, task_bytes=part_bytes)
         return _print(rebuilt, target, as_json)
 
-    return run_job("cqrepl spark rebuild", options, work)
+    return run_job("cqrepl spark rebuild", options, work, copies)
 
 
 def _print(rebuilt: "Rebuilt", target: Path, as_json: bool) -> int:

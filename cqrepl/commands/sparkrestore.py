@@ -31,4 +31,4 @@ def run_restore(
         new = f"{len(restored.made):,} of them made now"
         return print_manifest(restored.manifest, new, as_json=as_json)
 
-    return run_job("cqrepl spark restore", options, work)
+    return run_job("cqrepl spark restore", options, work, archives=[archive])

@@ -194,11 +194,19 @@ def read_part(archive: ArchivePlace, part: ArchivePart) -> Iterator[Piece]:
     index = part.index_first
     try:
         with archive.opened(part.path) as source, pq.ParquetFile(source) as file:
+            columns = {each.name: each.type for each in file.schema_arrow}
+            is_of_bytes = columns.get("payload") in (pa.binary(), pa.large_binary())
+            if columns.get("index") != pa.int64() or not is_of_bytes:
+                found = ", ".join(f"{name!a} of {kind}" for name, kind in columns.items())
+                raise QueueDamaged(
+                    f"{path}: expected a part of an archive, with columns index of int64 and"
+                    f" payload of binary, found {found}"
+                )
             for group in range(file.num_row_groups):
                 for batch in file.read_row_group(group).to_batches():
                     yield _piece(batch, index, path)
                     index += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, IndexError) as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             raise  # pyarrow raises one without a number for bytes that it cannot read
         text = " ".join(str(error).split())
