@@ -19,9 +19,9 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.filesync import sync_file
+from cqrepl.queue.files.fileusers import check_unused
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY, WordLock
-from cqrepl.queue.files.mapping import check_unused
 from cqrepl.queue.files.markslots import FORGOTTEN
 from cqrepl.queue.files.syncedmark import (
     HAS_FAILED,
@@ -145,14 +145,15 @@ def accept_lost_end(path: Path) -> LostEnd | None:
         QueueError, OSError: as `lost_end_of`; or what tells of it cannot be written. Done again, it
             goes on.
     """
+    if (planned := lost_end_of(path)) is not None:
+        _check_closed(path, Index(planned.index))
     with Queue.open_for_append(path, wait_for_seconds=0) as queue:
         with queue.append_lock.held(_LOCK_SECONDS):
             cycles = queue.cycles
             found = _lost_end(queue)
             if found is None:
                 return None
-            files = [cycles.path_of(each) for each in cycles.listing() if each >= found.cycle]
-            check_unused(path, [path / FILE_NAME, *files])
+            check_unused(path, cycles.files_from(found.cycle))
             cycles.closed.forget({each for each in cycles.closed.load() if each >= found.cycle})
             QueueNotes.side_file(found.path).unlink(missing_ok=True)
             # a file that never had a header gets another name, and the highest cycle is what is
@@ -191,6 +192,8 @@ def accept_unproved(path: Path) -> Unproved:
         QueueError, OSError: as `unproved`; or it may not be on the disk. The mark stays.
         DurabilityLost: a sync has failed in this start of the machine. Nothing was changed.
     """
+    if (planned := unproved(path)).excerpts:
+        _check_closed(path, planned.start)
     with Queue.open_for_append(path, wait_for_seconds=0) as queue:
         with queue.append_lock.held(_LOCK_SECONDS):
             found = _unproved(queue)
@@ -199,16 +202,22 @@ def accept_unproved(path: Path) -> Unproved:
                 raise DurabilityLost(HAS_FAILED, path=path)
             if found.excerpts:
                 cycles = queue.cycles
-                first = cycle_of(found.start, cycles.shift)
-                files = [cycles.path_of(each) for each in cycles.listing() if each >= first]
-                check_unused(path, [path / FILE_NAME, *files])
+                files = cycles.files_from(cycle_of(found.start, cycles.shift))
+                check_unused(path, files)
                 # an end that a power cut has taken may be recorded still: a writer mends that
                 queue.appender(payload_max=NO_LIMIT).close()
-                for file in (*files, path / FILE_NAME):
+                for file in files[::-1]:
                     sync_file(path, file)
                 sync_path(path)
                 store_synced(path, queue.next_index(), NOTHING_DOUBTFUL)
         return found
+
+
+def _check_closed(path: Path, start: Index) -> None:
+    """As `check_unused`, while the queue is not open here: see `fileusers`."""
+    with Queue.open(path) as queue:
+        files = queue.cycles.files_from(cycle_of(start, queue.cycles.shift))
+    check_unused(path, files)
 
 
 def _lost_end(queue: Queue) -> LostEnd | None:

@@ -27,10 +27,10 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.chain import has_chains
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.filesync import sync_file
+from cqrepl.queue.files.fileusers import check_unused
 from cqrepl.queue.files.keptmarks import HostLevels
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, WordLock
-from cqrepl.queue.files.mapping import check_unused
 from cqrepl.queue.files.markslots import FORGOTTEN
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
@@ -179,6 +179,10 @@ def quarantine(path: Path, index: int | None) -> Quarantine:
         IndexGap, QueueError: as `plan_quarantine`. Nothing was changed.
         OSError: no space, or a file may not be moved. Done again, it goes on.
     """
+    with Queue.open(path) as queue:
+        first = Cycle(0) if index is None else cycle_of(Index(index), queue.cycles.shift)
+        files = queue.cycles.files_from(first)
+    check_unused(path, files)  # while it is not open here: see `fileusers`
     with Queue.open(path) as queue, closing(TableStore(path / FILE_NAME, writable=True)) as table:
         append_lock, write_lock = (
             WordLock(table, key) for key in (APPEND_LOCK_KEY, WRITE_LOCK_KEY)

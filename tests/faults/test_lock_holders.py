@@ -10,7 +10,7 @@ import pytest
 
 from cqrepl.kernel.pen import Refusal, pen_type
 from cqrepl.queue import Durability, Queue, QueueLocked
-from cqrepl.queue.files import locks, mapping
+from cqrepl.queue.files import locks, mapping, procmaps
 from cqrepl.queue.files.locks import UNLOCKED, WordLock, is_alive
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.tablestore import TableStore
@@ -123,7 +123,7 @@ def test_a_process_whose_files_cannot_be_seen_is_never_robbed(
     _note(table, ALIVE, start + 1)
     lock = WordLock(table, KEY)
     with monkeypatch.context() as patch:
-        patch.setattr(mapping, "_PROC", tmp_path)
+        patch.setattr(procmaps, "_PROC", tmp_path)
         assert not lock.try_acquire()
     with monkeypatch.context() as patch:
         patch.setattr(locks, "_PROC", tmp_path)

@@ -131,6 +131,14 @@ class Cycles:
             self._known, self._names = known, {cycle: name for name, cycle in known.items()}
         return sorted(known.values())
 
+    def files_from(self, first: Cycle) -> list[Path]:
+        """The table store, and the store files from a cycle on.
+
+        Raises:
+            QueueDamaged, NotAQueue: as `listing`.
+        """
+        return [self.table_path, *(self.path_of(each) for each in self.listing() if each >= first)]
+
     def following(self, cycle: Cycle) -> Cycle | None:
         """The least cycle above this one that has a store file; None while there is none."""
         if not any(there > cycle for there in self.listing()):

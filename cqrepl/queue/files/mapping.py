@@ -44,7 +44,6 @@ import os
 import resource
 import stat
 import threading
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -52,10 +51,10 @@ from typing import Final
 
 from cqrepl.kernel.memory import MappedFile, file_map, page_populator
 from cqrepl.queue.files.atomics import Words
-from cqrepl.queue.format.errors import QueueDamaged, QueueLocked
+from cqrepl.queue.files.procmaps import FileIdentity, identity_at, may_map
+from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.surroundings import surroundings
 
-_PROC: Final = Path("/proc")
 _ROOM_MIN: Final = 4 << 30
 _ROOM_SHARE: Final = 4  # for so many times its size is there room where a file has grown
 
@@ -261,17 +260,19 @@ class Mapping:
 
     def may_be_mapped_by(self, pid: int) -> bool:
         """False only when this process certainly does not map the file."""
-        if self.words.address is None:
-            return True
         try:
-            mine = _mapped(os.getpid(), self.words.address)
-            return not mine or bool(mine & _mapped(pid, None))
+            identity = self.identity_in_maps()
         except OSError:
-            return True  # gone, or another user's: it cannot be known
+            return True  # it cannot be compared
+        return identity is None or may_map(pid, [identity]) is not False
 
-    def _identity_in_maps(self) -> set[tuple[bytes, bytes]]:
-        address = self.words.address
-        return set() if address is None else _mapped(os.getpid(), address)
+    def identity_in_maps(self) -> FileIdentity | None:
+        """The file, as `/proc` shows that a process maps it; None where that has no address.
+
+        Raises:
+            OSError: there is no `/proc`.
+        """
+        return None if self.words.address is None else identity_at(self.words.address)
 
     def unmap_left(self) -> None:
         """Unmaps what mapping anew has left; needed where `unmaps_later` is set.
@@ -437,58 +438,3 @@ def check_name(path: Path, identity: tuple[int, int]) -> None:
     except OSError:
         return
     raise QueueDamaged(f"expected the file that is open here, {found}", path=path)
-
-
-def mapped_by(paths: Iterable[Path]) -> list[int]:
-    """The other processes that map any of these files, as far as this one may know.
-
-    Raises:
-        OSError: a file cannot be written, which tells an address.
-    """
-    identities: set[tuple[bytes, bytes]] = set()
-    for path in paths:
-        mapping = Mapping(path, writable=True)
-        try:
-            identities |= mapping._identity_in_maps()
-        finally:
-            mapping.close()
-    return _others_that_map(identities)
-
-
-def check_unused(queue: Path, files: Iterable[Path]) -> None:
-    """Does nothing when no other process maps any of these files of a queue.
-
-    Raises:
-        QueueLocked: one does.
-        OSError: as `mapped_by`.
-    """
-    users = mapped_by(files)
-    if users:
-        names = ", ".join(str(pid) for pid in users)
-        why = f"no other process expected that has the queue open, found {names}: end it first"
-        raise QueueLocked(why, holder=users[0], path=queue)
-
-
-def _others_that_map(identities: set[tuple[bytes, bytes]]) -> list[int]:
-    if not identities:
-        return []
-    own, found = os.getpid(), []
-    for pid in sorted(int(each) for each in os.listdir(_PROC) if each.isdecimal()):
-        with suppress(OSError):  # it has ended, or is another user's
-            if pid != own and identities & _mapped(pid, None):
-                found.append(pid)
-    return found
-
-
-def _mapped(pid: int, address: int | None) -> set[tuple[bytes, bytes]]:
-    """Device and inode of every file that a process maps, or of that mapped at one address.
-
-    They are compared with nothing but each other: some file systems show numbers unlike `stat`'s.
-    """
-    found = set()
-    for line in (_PROC / str(pid) / "maps").read_bytes().splitlines():
-        span, _, _, device, inode, *_ = line.split(None, 5)
-        start, end = (int(part, 16) for part in span.split(b"-"))
-        if inode != b"0" and (address is None or start <= address < end):
-            found.add((device, inode))
-    return found

@@ -26,8 +26,8 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Diverged, Queue, QueueError
 from cqrepl.queue.files.chroniclemarks import ChronicleMarks
+from cqrepl.queue.files.fileusers import users_of_files
 from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY, WordLock, is_alive
-from cqrepl.queue.files.mapping import mapped_by
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.errors import WrittenBetween
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
@@ -156,9 +156,9 @@ class BackCopyTarget:
 
     def _meet(self, found: WrittenBetween) -> None:
         """Somebody has appended between two batches."""
-        pids: list[int] = []
+        pids: tuple[int, ...] = ()
         with suppress(OSError):
-            pids = mapped_by([self._path / FILE_NAME])
+            pids = users_of_files([self._path / FILE_NAME]).known
         names = ", ".join(str(pid) for pid in pids) or "none that is known"
         self._writers = f"another process (the queue is open in: {names})"
         _logger.warning(
