@@ -41,7 +41,7 @@ _GUARDED: Final = "guards_queues"
 def guard_tables(spark: "SparkSession", provider: str) -> None:
     """Has a session over Spark Connect look at each statement before it goes; once for each."""
     if not hasattr(spark, _GUARDED):
-        guard = _Guard(spark, provider)
+        guard = _StatementGuard(spark, provider)
         setattr(spark, _GUARDED, guard)
         session, catalog = _replaceable(spark), _replaceable(spark.catalog)
         session.sql = guard.before(spark.sql, guard.check)
@@ -57,7 +57,7 @@ def _replaceable(target: Any) -> Any:
     return target  # a method of one object is replaced, which types do not foresee
 
 
-class _Guard:
+class _StatementGuard:
     """What looks at the statements of one session."""
 
     def __init__(self, spark: "SparkSession", provider: str) -> None:
