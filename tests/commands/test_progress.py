@@ -58,7 +58,8 @@ async def test_line_on_a_terminal(
     fill(tmp_path / "q", "FAST_DAILY", {0: 10})
     async with live_source(tmp_path / "q") as source:
         queue = source.queues["q"]
-        queue.counters.count_sent(queue.marks_of(2), noon_index(sequence=9), 1234, 5_670_000)
+        index_last = noon_index(sequence=9)
+        queue.counters.count_sent(queue.marks_of(2), index_last, 1234, 5_670_000, is_in_order=True)
         with trio.move_on_after(3.5 * PAUSE_SECONDS):
             await show_progress(source)
     lines = terminal.getvalue().split("\r\x1b[K")

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -131,7 +132,7 @@ def test_who_does_not_own_the_files_cannot_rule_out_other_users(queue: Path) -> 
 
 def test_a_repair_that_takes_marks_back_asks_too(queue: Path) -> None:
     for accepted in (accept_lost_end, accept_unproved):
-        assert asked_as(OWNER, lambda do=accepted: do(queue)) == ""  # there is nothing to do
+        assert asked_as(OWNER, partial(accepted, queue)) == ""  # there is nothing to do
     store_synced(queue, noon_index(sequence=9))
     os.chown(queue / SYNCED_FILE_NAME, OWNER, OWNER)
     with mapped(queue / FILE_NAME, OTHER):
