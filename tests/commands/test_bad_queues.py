@@ -107,7 +107,6 @@ DAMAGED = [
     cut_table_store,
     garbage_in_table_store,
     garbage_in_store_file,
-    foreign_file_name,
 ]
 
 
@@ -119,6 +118,7 @@ DAMAGED = [
         (something_else, 2, "expected a queue"),
         (os.mkdir, 2, "expected a queue, found no metadata.cq4t"),
         (version_4, 2, "version 4"),
+        (foreign_file_name, 2, "move it away"),
         (weekly, 2, "WEEKLY"),
         (weekly_without_metadata, 2, "WEEKLY"),
         *((make, 4, "expected") for make in DAMAGED),
@@ -141,6 +141,7 @@ def test_source(invoke: Invoke, tmp_path: Path, make: object, code: int, words: 
         (a_file, 2, "expected a queue directory, found a file"),
         (something_else, 2, "a queue or an empty directory expected"),
         (version_4, 2, "version 4"),
+        (foreign_file_name, 2, "move it away"),
         (weekly, 2, "WEEKLY"),
         *((make, 4, "expected") for make in DAMAGED),
     ],
