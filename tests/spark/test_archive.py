@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, cycle_of
+from cqrepl.queue.files.keptidentity import new_identity
 from cqrepl.queue.format.index import Index
 from tests.spark.queues import (
     CYCLE,
@@ -313,3 +314,51 @@ def test_a_cycle_that_nobody_has_closed_is_named(spark: "SparkSession", tmp_path
     done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out, "--json"])
     assert done.exit_code == 0, done.output
     assert [json.loads(line)["closed"] for line in done.stdout.splitlines()] == [True, True, False]
+
+
+def test_an_archive_is_of_one_queue(spark: "SparkSession", tmp_path: Path) -> None:
+    """Also where the cycles of the other one are apart; what is restored of it goes on with it."""
+    from cqrepl.spark.jobs.archivefiles import read_manifest
+    from cqrepl.spark.jobs.archiveplace import place_of
+
+    one, out = make_queue(tmp_path / "one", (40, 30, 5)), tmp_path / "archive"
+    other = make_queue(tmp_path / "other", (0, 0, 0, 20, 10), start=1000)
+    assert archived(spark, one, out) == (70, 2)
+    bound = read_manifest(place_of(out)).identity
+    with Queue.open(one) as queue:
+        assert queue.identity.load() == bound is not None
+    for options in ({}, {"holds": True}):
+        with pytest.raises(QueueError, match=r"expected an archived cycle of .*, to tell whose"):
+            archived(spark, other, out, **options)
+    with Queue.open(other) as queue:
+        given = queue.identity.keep(new_identity)
+    with pytest.raises(QueueError, match=f"expected queue {bound} that .* found queue {given}"):
+        archived(spark, other, out)
+    restored(spark, out, tmp_path / "back")
+    with Queue.open(tmp_path / "back") as queue:
+        assert queue.identity.load() == bound
+    assert archived(spark, tmp_path / "back", out) == (70, 0)
+    assert archived(spark, other, out, replace=True)[1] == 1
+    assert read_manifest(place_of(out)).identity == given
+
+
+def test_an_archive_of_before_is_bound_where_the_queue_holds_a_cycle_of_it(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    from cqrepl.spark.jobs.archivefiles import read_manifest
+    from cqrepl.spark.jobs.archiveplace import place_of
+
+    one, out = make_queue(tmp_path / "one", (40, 30, 5)), tmp_path / "archive"
+    archived(spark, one, out)
+    bound = read_manifest(place_of(out)).identity
+    file = out / "_manifest.json"
+    fields = json.loads(file.read_text())
+    del fields["identity"]
+    file.write_text(json.dumps(fields))
+    other = make_queue(tmp_path / "other", (0, 0, 0, 20, 10), start=1000)
+    with Queue.open(other) as queue:
+        queue.identity.keep(new_identity)
+    with pytest.raises(QueueError, match="expected an archived cycle of"):
+        archived(spark, other, out)
+    archived(spark, one, out)
+    assert read_manifest(place_of(out)).identity == bound

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from cqrepl.console.units import plural
 from cqrepl.queue import LayoutMismatch, Queue, QueueDamaged, QueueLayout, cycle_of
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Cycle, Index
 from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.jobs.archivefiles import (
@@ -33,6 +34,7 @@ from cqrepl.spark.jobs.archivefiles import (
     write_part,
 )
 from cqrepl.spark.jobs.archivehold import hold, is_held, release
+from cqrepl.spark.jobs.archiveowner import bound_identity, check_bound
 from cqrepl.spark.jobs.archiveplace import MANIFEST, ArchiveChanged, ArchivePlace, place_of
 from cqrepl.spark.jobs.archiveplan import ArchivePlan, FoundCycle, plan_archive, taken_over
 from cqrepl.spark.jobs.archivesweep import remove_left_over
@@ -79,7 +81,8 @@ def archive(
     Raises:
         QueueError: there is no queue, or something else than an archive in `out`; or the driver
             does not see there what the tasks have written.
-        LayoutMismatch: the archive is that of another queue.
+            The archive is that of another queue.
+        LayoutMismatch: so, of another roll cycle.
         ArchiveDiffers: the queue holds less of a cycle than the archive, or other bytes. Nothing of
             the archive is changed.
         QueueLocked: another run is busy with the archive.
@@ -95,7 +98,9 @@ def archive(
     with Queue.open(path) as queue:
         if holds is False:  # first: it has to end where the archive has gone, too
             release(queue, place.text)
-        _held(place, queue.layout)  # before anything is made: it may be no archive
+        before, _ = _held(place, queue.layout)  # before anything is made: it may be no archive
+        if not replace:
+            check_bound(queue, before, place.text)
         with place.locked():
             manifest, count = _brought_up(spark, queue, place, options)
             if place.settled_s == 0:
@@ -136,7 +141,10 @@ def _added(
     spark: SparkSession, queue: Queue, place: ArchivePlace, options: _Options
 ) -> tuple[Manifest, int]:
     layout = queue.layout
-    cycles, version = _begun(queue, place, options)
+    before, version = _begun(queue, place, options)
+    cycles = before.cycles
+    if not options.replace:
+        check_bound(queue, before, place.text)
     gone = parts_gone(place, cycles)
     if gone and place.manifest()[1] != version:
         raise ArchiveChanged(f"{place.text}: another run has taken what its manifest had named")
@@ -153,28 +161,27 @@ def _added(
     if options.replace:
         taken_over(plan, queue)
     plan.check(queue)
+    identity = bound_identity(queue, before, plan, place.text, replaces=options.replace)
     check_remade(place, gone, plan.new)
     ranges = [found.held for found in plan.new]
     parts = _write_parts(spark, place, layout, ranges, options.task_bytes)
-    manifest = _merged(layout, held, plan.new, parts)
+    manifest = _merged(layout, held, plan.new, parts, identity)
     if options.verify:
         check_parts(spark, place, manifest)
     write_manifest(place, manifest, version)
     return manifest, len(plan.new)
 
 
-def _begun(
-    queue: Queue, place: ArchivePlace, options: _Options
-) -> tuple[tuple[ArchivedCycle, ...], str | None]:
+def _begun(queue: Queue, place: ArchivePlace, options: _Options) -> tuple[Manifest, str | None]:
     """As `_held`, of an archive that has a manifest from now on: that of one that holds nothing
     comes before its first part, so parts without one are of an archive that has lost it."""
-    cycles, version = _held(place, queue.layout)
+    manifest, version = _held(place, queue.layout)
     if version is None:
         if options.holds:
             hold(queue, place.text, ())
         write_manifest(place, Manifest(layout=queue.layout, cycles=()), None)
         return _held(place, queue.layout)
-    return cycles, version
+    return manifest, version
 
 
 def _digests(spark: SparkSession, path: Path, plan: ArchivePlan, task_bytes: int) -> dict[int, str]:
@@ -212,6 +219,7 @@ def _merged(
     held: dict[int, ArchivedCycle],
     new: list[FoundCycle],
     parts: list[ArchivePart],
+    identity: Identity | None,
 ) -> Manifest:
     """What the archive holds with the parts of the new cycles beside what it held."""
     by_cycle = {found.cycle: found for found in new}
@@ -224,11 +232,12 @@ def _merged(
             parts=tuple(group),
             state=by_cycle[cycle].state,
         )
-    return Manifest(layout=layout, cycles=tuple(held[cycle] for cycle in sorted(held)))
+    archived = tuple(held[cycle] for cycle in sorted(held))
+    return Manifest(layout=layout, cycles=archived, identity=identity)
 
 
-def _held(place: ArchivePlace, layout: QueueLayout) -> tuple[tuple[ArchivedCycle, ...], str | None]:
-    """The cycles that are in the archive already, and what tells its manifest from later ones.
+def _held(place: ArchivePlace, layout: QueueLayout) -> tuple[Manifest, str | None]:
+    """What is in the archive already, and what tells its manifest from later ones.
 
     Raises:
         QueueDamaged: there are parts, and no manifest any more.
@@ -243,11 +252,11 @@ def _held(place: ArchivePlace, layout: QueueLayout) -> tuple[tuple[ArchivedCycle
                 " another directory: these are left as they are"
             )
         if not parts:
-            return (), None  # there was no run yet
+            return Manifest(layout=layout, cycles=()), None  # there was no run yet
     manifest, version = read_version(place)
     if not manifest.layout.matches(layout):
         raise LayoutMismatch(f"{place.text}: expected {layout}, found {manifest.layout}")
-    return manifest.cycles, version
+    return manifest, version
 
 
 def _cycle(part: ArchivePart, layout: QueueLayout) -> Cycle:

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cqrepl.queue import QueueDamaged, QueueError, QueueLayout, format_index
+from cqrepl.queue.format.identity import Identity, parse_identity
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.inspection.storescan import PayloadDigest
@@ -98,10 +99,11 @@ class ArchivedCycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an archive holds."""
+    """What an archive holds, and the identity of the queue that it is of; None: not bound yet."""
 
     layout: QueueLayout
     cycles: tuple[ArchivedCycle, ...]
+    identity: Identity | None = None
 
     @property
     def count(self) -> int:
@@ -134,9 +136,11 @@ def read_version(archive: ArchivePlace) -> tuple[Manifest, str | None]:
                 f"{archive.at(MANIFEST)}: expected version {_VERSION}, found {fields['v']}"
             )
         layout, cycles = _layout(fields["layout"]), tuple(_cycles(fields["cycles"]))
+        bound = fields.get("identity")
+        identity = None if bound is None else parse_identity(bound)
     except (ValueError, KeyError, TypeError) as error:
         raise QueueDamaged(f"{archive.at(MANIFEST)}: expected a manifest: {error!r}") from error
-    return Manifest(layout=layout, cycles=cycles), version
+    return Manifest(layout=layout, cycles=cycles, identity=identity), version
 
 
 def write_manifest(archive: ArchivePlace, manifest: Manifest, version: str | None) -> None:
@@ -149,6 +153,7 @@ def write_manifest(archive: ArchivePlace, manifest: Manifest, version: str | Non
     fields = {
         "v": _VERSION,
         "layout": layout,
+        "identity": manifest.identity,
         "cycles": [asdict(cycle) for cycle in manifest.cycles],
     }
     archive.swap_manifest(f"{json.dumps(fields, indent=1)}\n".encode(), version)

@@ -41,11 +41,13 @@ class ArchivePlan:
 
     Args:
         new: is archived.
+        unchanged: the store files of these are the very ones that were archived.
         compared: what was archived of these is held against the queue before.
         clashes: what the archive and the queue hold, by cycle, where that is another number.
     """
 
     new: list[FoundCycle] = field(default_factory=list)
+    unchanged: list[Cycle] = field(default_factory=list)
     compared: list[tuple[FoundCycle, ArchivedCycle]] = field(default_factory=list)
     clashes: dict[Cycle, str] = field(default_factory=dict)
 
@@ -109,7 +111,7 @@ def plan_archive(
                 f" found {found.held.count} in the queue{is_open}"
             )
         elif _is_as_it_was(found, archived):
-            continue
+            plan.unchanged.append(found.cycle)
         elif found.is_closed or with_open:
             plan.compared.append((found, archived))
             if (found.held.index_last, found.is_closed) != (

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from cqrepl.queue import Queue
+from cqrepl.queue.format.identity import Identity
 from cqrepl.spark.jobs.archivefiles import (
     ArchivedCycle,
     ArchivePart,
@@ -70,7 +72,16 @@ def restore(
         )
         made = {each.cycle: each.file for each in found if each.file is not None}
         install(target, manifest.layout, list(made.values()))
+        _bind(target, manifest.identity)
     return Restored(manifest=manifest, made=tuple(made))
+
+
+def _bind(target: Path, identity: Identity | None) -> None:
+    """Has what was restored be the queue that was archived: it goes on in the same archive, and is
+    a copy of the others."""
+    if identity is not None:
+        with Queue.open(target) as queue:
+            queue.identity.keep(lambda: identity)
 
 
 def _size_of(cycle: ArchivedCycle) -> int:
