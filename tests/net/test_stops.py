@@ -334,13 +334,12 @@ async def test_files_removed_while_streaming(tmp_path: Path) -> None:
     fill(original, "FAST_DAILY", {0: 10})
     async with joined(original, copy) as (source, _):
         await copied(original, copy)
-        for ahead in (1, 2):
-            with Queue.open_for_append(original) as queue:
-                day = 86_400_000 * ahead
-                queue.appender().append([b"later"], NOON_MS + day)
-            if ahead == 1:  # before the tailer can have looked for it: no checkpoint in between
-                noon_path(original, ahead=1).rename(tmp_path / "kept")
-                noon_path(original).unlink()
+        with Queue.open_for_append(original) as queue:
+            for ahead in (1, 2):
+                queue.appender().append([b"later"], NOON_MS + 86_400_000 * ahead)
+        # before the tailer can have looked for them: no checkpoint in between
+        noon_path(original, ahead=1).rename(tmp_path / "kept")
+        noon_path(original).unlink()
         await stopped(source)
         assert only(source).reason is StopReason.GAP
         assert "removed before they were read" in only(source).message
