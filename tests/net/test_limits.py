@@ -395,7 +395,7 @@ async def test_a_sink_gives_back_within_its_limit(tmp_path: Path) -> None:
         async with live_sink(tmp_path / "copy", source.port):
             await acked(source, queue_end(tmp_path / "q"))
     with Queue.open_for_append(tmp_path / "copy") as queue:
-        queue.append_many([bytes(1000)] * 64)
+        queue.append_many([bytes(1000)] * 64, to_copy=True)
     async with live_source(tmp_path / "q") as source:
         async with live_sink(tmp_path / "copy", source.port, limit_bytes_per_s=1 << 20):
             await eventually(lambda: queue_end(tmp_path / "q") == queue_end(tmp_path / "copy"))

@@ -15,6 +15,7 @@ from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.source import serve_source
 from cqrepl.surroundings import Surroundings, within
 from tests.support.copies import assert_same
+from tests.support.promotions import cluster
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -143,3 +144,17 @@ async def test_status_tells_how_much_came_back(tmp_path: Path, replicated: Excer
 class Restarted(Surroundings):
     def boot_id(self) -> bytes:
         return b"another start of the machine"
+
+
+async def test_a_promotion_takes_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.followed({2: 3})
+        await hosts.stop(2)
+        await eventually(lambda: 2 not in hosts.hosts)
+        more = more_excerpts(hosts.path(2), 3, 2)
+        await hosts.start(2)
+        await eventually(lambda: bool(hosts.hosts[2].sink.stops))
+        assert "longer than its leader" in hosts.hosts[2].sink.stops[0].message
+        await hosts.hosts[2].leaders.promote("a")
+        await hosts.follow(2)
+        assert read(hosts.path(1))[3:] == more

@@ -385,5 +385,5 @@ async def test_nothing_is_left_behind(tmp_path: Path) -> None:
     for path in (tmp_path / "q", tmp_path / "copy"):
         with Queue.open_for_append(path) as queue:
             assert queue.append_lock.holder() is None
-            queue.appender().append([b"free"], NOON_MS)
+            queue.appender(to_copy=True).append([b"free"], NOON_MS)
             assert queue.last_index() == noon_index(sequence=10)
