@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import click
 
-from cqrepl.commands.spot import Spot, parse_spot
+from cqrepl.commands.spot import parse_place, parse_spot
 from cqrepl.console.units import format_size, parse_hosts, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ COUNT_MAX: Final = 10**12  # excerpts that a command makes
 parse_excerpt_size: Final = size_to(1 << 30)
 EXCERPT_SIZE: Final = Converted("size", parse_excerpt_size)
 SPOT: Final = Converted("index", parse_spot)
+INDEX: Final = Converted("index", parse_place)
 RETURNS: Final = _hosts_or("known", frozenset())
 ADDRESS: Final = Converted("address", _address)
 HOSTS: Final = _hosts_or("all", None)
@@ -187,12 +188,3 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, one value a line.")(
         command
     )
-
-
-def only_index(spot: Spot | None) -> int | None:
-    """The index of a place, for commands that take no place of another kind."""
-    if spot is None:
-        return None
-    if spot.counted is not None or spot.time_ns is not None:
-        raise click.UsageError("an index such as 0x451600000004 was expected")
-    return spot.at

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cqrepl.cli.options import ADDRESS, SPOT, json_option, only_index, queue_argument
-from cqrepl.commands.spot import Spot
+from cqrepl.cli.options import ADDRESS, INDEX, json_option, queue_argument
 
 if TYPE_CHECKING:
     from cqrepl.net.address import Address
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--quarantine",
-    "tail",
-    type=SPOT,
+    "index",
+    type=INDEX,
     metavar="INDEX",
     help="Instead: take everything from this index on off the queue, into a queue of its own.",
 )
@@ -66,7 +65,7 @@ def repair(
     path: Path,
     is_applied: bool,
     backup: Path | None,
-    tail: Spot | None,
+    index: int | None,
     reseed: bool,
     accept_missing: bool,
     accept_unproved: bool,
@@ -103,7 +102,7 @@ def repair(
     chosen = [
         option
         for option, is_given in (
-            ("--quarantine", tail is not None),
+            ("--quarantine", index is not None),
             ("--reseed", reseed),
             ("--accept-missing", accept_missing),
             ("--accept-unproved", accept_unproved),
@@ -119,7 +118,6 @@ def repair(
         raise click.UsageError("--remote-id and --name go with --from")
     if backup is not None and not is_applied:
         raise click.UsageError("--backup goes with --apply")
-    index = only_index(tail)
     from cqrepl.commands import outcome
     from cqrepl.commands.acceptance import print_missing, print_unproved
     from cqrepl.commands.fetch import print_fetch

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from cqrepl.cli.options import QUEUE_DIR, SPOT, json_option, only_index
+from cqrepl.cli.options import INDEX, QUEUE_DIR, json_option
 from cqrepl.cli.sparkoptions import FILE, spark_options
-from cqrepl.commands.spot import Spot
 
 if TYPE_CHECKING:
     from cqrepl.commands.sparkjob import SessionOptions
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("paths", metavar="QUEUE_DIR QUEUE_DIR...", type=QUEUE_DIR, nargs=-1, required=True)
-@click.option("--from", "index_from", type=SPOT, metavar="INDEX", help="Compare from there on.")
-@click.option("--to", "index_to", type=SPOT, metavar="INDEX", help="Compare up to there.")
+@click.option("--from", "index_from", type=INDEX, metavar="INDEX", help="Compare from there on.")
+@click.option("--to", "index_to", type=INDEX, metavar="INDEX", help="Compare up to there.")
 @click.option(
     "--common", is_flag=True, help="Compare up to the end of the shortest: for a copy being made."
 )
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 @json_option
 def audit(
     paths: tuple[Path, ...],
-    index_from: Spot | None,
-    index_to: Spot | None,
+    index_from: int | None,
+    index_to: int | None,
     common: bool,
     digests: bool,
     reads_all: bool,
@@ -52,7 +51,7 @@ def audit(
         raise click.UsageError("at least two queues are needed")
     if common and index_to is not None:
         raise click.UsageError("--common and --to do not go together")
-    first, last = only_index(index_from) or 0, only_index(index_to)
+    first, last = index_from or 0, index_to
     if last is not None and first > last:
         raise click.UsageError(f"--from {first:#x} lies behind --to {last:#x}")
     from cqrepl.commands.sparkaudit import run_audit

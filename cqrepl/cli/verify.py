@@ -5,14 +5,13 @@ from pathlib import Path
 
 import click
 
-from cqrepl.cli.options import QUEUE_DIR, SPOT, json_option, only_index
-from cqrepl.commands.spot import Spot
+from cqrepl.cli.options import INDEX, QUEUE_DIR, json_option
 
 
 @click.command()
 @click.argument("paths", metavar="QUEUE_DIR...", type=QUEUE_DIR, nargs=-1, required=True)
-@click.option("--from", "index_from", type=SPOT, metavar="INDEX", help="Compare from there on.")
-@click.option("--to", "index_to", type=SPOT, metavar="INDEX", help="Compare up to there.")
+@click.option("--from", "index_from", type=INDEX, metavar="INDEX", help="Compare from there on.")
+@click.option("--to", "index_to", type=INDEX, metavar="INDEX", help="Compare up to there.")
 @click.option(
     "--common", is_flag=True, help="Compare up to the end of the shortest: for a copy being made."
 )
@@ -26,8 +25,8 @@ from cqrepl.commands.spot import Spot
 @json_option
 def verify(
     paths: tuple[Path, ...],
-    index_from: Spot | None,
-    index_to: Spot | None,
+    index_from: int | None,
+    index_to: int | None,
     common: bool,
     digests: bool,
     first: bool,
@@ -47,7 +46,7 @@ def verify(
         raise click.UsageError("--common and --to do not go together")
     if quick and (common or digests or index_from is not None or index_to is not None):
         raise click.UsageError("--quick goes with --first and --json only")
-    index_first, index_last = only_index(index_from) or 0, only_index(index_to)
+    index_first, index_last = index_from or 0, index_to
     if index_last is not None and index_first > index_last:
         raise click.UsageError(f"--from {index_first:#x} lies behind --to {index_last:#x}")
     from cqrepl.commands import outcome

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from cqrepl._version import VERSION
+from cqrepl.cli.options import INDEX
 
 if TYPE_CHECKING:
     from cqrepl.dump.dispatch import DumpOptions
@@ -30,18 +31,6 @@ Indexes and headers are hexadecimal strings. A later v may add fields.
 Exit codes: 0; 2 wrong call or unreadable input; 3 cannot listen; 4 damaged
 input, shown up to the damage; 130 interrupted.
 """
-
-
-def _index(_: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    from cqrepl.queue.format.index import parse_index
-
-    try:
-        return parse_index(value)
-    except ValueError as error:
-        reason = f"expected an index in hexadecimal, got {value!r}"
-        raise click.BadParameter(reason, param=option) from error
 
 
 def _pattern(
@@ -73,10 +62,8 @@ _POSITION = click.IntRange(min=0)
 @click.option("--hex", "with_hex", is_flag=True, help="The bytes as well.")
 @click.option("--plain", is_flag=True, help="The bare dump, as Java prints it.")
 @click.option("--at", type=_POSITION, metavar="POSITION", help="Begin with the document there.")
-@click.option(
-    "--from", "index_first", metavar="INDEX", callback=_index, help="Begin with this excerpt."
-)
-@click.option("--to", "index_last", metavar="INDEX", callback=_index, help="End with this excerpt.")
+@click.option("--from", "index_first", metavar="INDEX", type=INDEX, help="Begin with this excerpt.")
+@click.option("--to", "index_last", metavar="INDEX", type=INDEX, help="End with this excerpt.")
 @click.option(
     "--grep", "pattern", metavar="RE", callback=_pattern, help="Only documents whose text matches."
 )

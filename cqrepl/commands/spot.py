@@ -34,16 +34,38 @@ def parse_spot(text: str) -> Spot:
         return Spot(counted=0)
     if match := re.fullmatch(r"-([1-9][0-9]{0,17})", text):
         return Spot(counted=int(match[1]) - 1)
-    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}", text):
-        index = int(text, 0) if text[:2] in ("0x", "0X") else int(text)
-        if index <= _INDEX_MAX:
-            return Spot(at=index)
+    if (index := _index_of(text)) is not None:
+        return Spot(at=index)
     if match := re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", text):
         return Spot(time_ns=_time_ns(text))
     raise ValueError(
         "an index such as 0x451600000004, first, last, -10 or a time such as 2026-11-21T10:00Z"
         f" expected, {text!r} came"
     )
+
+
+def parse_place(text: str) -> int:
+    """The index that a text names, for options that take an index and no place of another kind.
+
+    Raises:
+        ValueError: with what was expected, in one sentence.
+    """
+    index = 0 if text == "first" else _index_of(text)
+    if index is None:
+        raise ValueError(f"an index such as 0x451600000004 was expected, {text!r} came")
+    return index
+
+
+def _index_of(text: str) -> int | None:
+    """An index in each form that messages, tables and Java print: 0x451600000004; digits alone,
+    which are decimal; hexadecimal without the 0x, where a letter tells that it is."""
+    if re.fullmatch(r"[0-9]{1,19}", text):
+        index = int(text)
+    elif re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,16}", text):
+        index = int(text, 16)
+    else:
+        return None
+    return index if index <= _INDEX_MAX else None
 
 
 def _time_ns(text: str) -> int:

@@ -7,7 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cqrepl.cli.wiredump import main as wire_dump
 from cqrepl.queue import Queue
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
@@ -449,6 +451,40 @@ def test_verify_of_a_range_in_which_nothing_lies_proves_nothing(
     told = json.loads(invoke("verify", *copies, "--from", at[2], "--json").stdout)
     assert (told["kind"], told["same"]) == ("nothing", False)
     assert invoke("verify", *copies, "--from", at[1], "--to", at[0]).exit_code == 2
+
+
+@pytest.mark.parametrize("form", ["0x{:x}", "0X{:X}", "{:x}", "{:X}", "{}"])
+def test_each_form_of_an_index_is_taken_by_each_command(
+    invoke: Invoke, tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    index = form.format(noon_index(sequence=3))
+    assert len(invoke("tail", path, "--from", index).stdout.splitlines()) == 2
+    for words in (
+        ("verify", path, "--from", index, "--to", index),
+        ("repair", path, "--quarantine", index),
+    ):
+        assert invoke(*words).exit_code == 0, words
+    runner = CliRunner()
+    same = [str(noon_path(path)), "--from", index, "--to", index]
+    shown = runner.invoke(wire_dump, [*same, "--json"])
+    assert f'"index":"{noon_index(sequence=3):#x}"' in shown.output
+    assert '"sequence":4' not in shown.output
+
+
+@pytest.mark.parametrize(
+    "words", [("verify", "--from"), ("verify", "--to"), ("repair", "--quarantine")]
+)
+@pytest.mark.parametrize("place", ["last", "-10", "2026-11-21", "yesterday"])
+def test_no_place_is_offered_that_is_refused(
+    invoke: Invoke, tmp_path: Path, words: tuple[str, str], place: str
+) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 1})
+    command, option = words
+    result = invoke(command, tmp_path / "q", option, place)
+    assert result.exit_code == 2
+    assert f"an index such as 0x451600000004 was expected, {place!r} came" in result.stderr
 
 
 def test_verify_quick_of_copies_without_side_files_proves_nothing(
