@@ -1,11 +1,17 @@
 """Takes queues in as a sink until the command is over."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from cqrepl.commands import replication
+from cqrepl.console.units import plural
+from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.sink import Sink, serve_sink
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class SinkOptions(replication.ReplicationOptions):
@@ -41,7 +47,18 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
 
 
 async def _ended(sink: Sink) -> list[Stop]:
-    await sink.wait_ended()
+    try:
+        await sink.wait_ended()
+    finally:  # whatever ends it: a stop, or a signal, too
+        _tell(sink)
     sink.give_up_paused()
     sink.give_up_unnamed()
     return sink.stops
+
+
+def _tell(sink: Sink) -> None:
+    """Says how much came of each queue, and where the copy ends."""
+    for name, queue in sink.queues.items():
+        last = queue.known_last
+        end = "" if last is None or last < 0 else f", the copy ends at {format_index(last)}"
+        _logger.info("queue %r: %s came%s", name, plural(queue.received_excerpts, "excerpt"), end)

@@ -254,6 +254,8 @@ async def test_until_caught_up_and_once(tmp_path: Path) -> None:
         )
         await source.succeeds()
         await sink.succeeds()
+    came = f"queue 'q': 2,003 excerpts came, the copy ends at {written[-1][0]:#x}"
+    assert sink.said.splitlines()[-1] == f"cqrepl sink: {came}"
     assert read(tmp_path / "copy") == written
     for log in ("acks", "appends"):
         entries = [ENTRY.unpack(data) for _, data in read(tmp_path / log)]
