@@ -14,8 +14,9 @@ from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout
 from cqrepl.queue import Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SYNCED_KEY
-from cqrepl.queue.files.syncedmark import load_synced
+from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.index import Index
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.replicator.disk import syncedfiles, syncer
 from cqrepl.replicator.leadership import AckUnknown
@@ -322,3 +323,19 @@ async def test_a_wait_for_applied_hears_that_no_program_takes_anything(tmp_path:
             await queue.leading.wait_acked(LAST, policy)
         sink.applied(LAST)
         await eventually(lambda: not queue.kept_back()[2])
+
+
+@pytest.mark.parametrize("mark", [None, LAST])
+async def test_what_was_here_and_never_synced_is_synced_though_nothing_comes(
+    tmp_path: Path, mark: Index | None
+) -> None:
+    """As the host that led before leaves it when it is killed, and comes back as a copy."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with joined(path, copy) as (source, _):
+        await eventually(lambda: source.board().marks_at(SYNCED) == {2: LAST})
+    (copy / SYNCED_FILE_NAME).unlink()
+    if mark is not None:
+        store_synced(copy, mark)
+    async with joined(path, copy) as (source, _):
+        await eventually(lambda: source.board().marks_at(SYNCED) == {2: LAST})

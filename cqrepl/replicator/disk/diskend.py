@@ -186,6 +186,12 @@ class DiskEnd:
         """What comes from `end` on takes the place of excerpts that are gone."""
         self._files.lower_to(end)
 
+    def note_behind(self) -> None:
+        """Notes what is here and was never synced, as a writer before has left it: nothing more may
+        come that would have it synced."""
+        if self._files.end < self._end():
+            self.note()
+
     def note_compared(self) -> None:
         """A copy has what this queue has, up to the shorter end, and gave back what it has more.
         Whoever waits for that before an append sees it by the mark."""

@@ -68,11 +68,13 @@ def kept_back(queue: "SinkQueue") -> dict[AckLevel, str]:
 
 
 def look_at_levels(queue: "SinkQueue") -> None:
-    """Once a second: the source of a queue hears why levels are kept back here."""
+    """Once a second, of a queue that is open: what was never synced is, and its source hears why
+    levels are kept back here."""
     owner = queue.owner
     is_on = queue.takes_on and owner is not None and owner.streams(queue.name)
     queue.unproved.look(queue.disk.unproved_from, is_streaming=is_on)
     if is_on and owner is not None:
+        queue.disk.note_behind()
         owner.keep_back(queue.name, kept_back(queue))
 
 
