@@ -360,10 +360,12 @@ class Leading:
         """Does nothing while this host may append.
 
         Raises:
-            SteppedDown: a policy has had this host step down, until `lead_again`.
+            SteppedDown: a policy has had this host step down, until `lead_again`; or another host
+                leads, which is named.
         """
         if self.has_stepped_down:
-            raise SteppedDown(f"queue {self.name!r}: this host has stepped down")
+            leads = f": {self._why_fenced}" if self._why_fenced else ""
+            raise SteppedDown(f"queue {self.name!r}: this host has stepped down{leads}")
 
     def lead_again(self) -> None:
         """Takes back that this host has stepped down.

@@ -128,7 +128,7 @@ async def test_a_running_source_that_is_fenced_stops_for_the_sink_that_it_stream
         assert leading.has_stepped_down
         with pytest.raises(SteppedDown, match="host 3 leads it in epoch 1"):
             leading.lead_again()
-        with pytest.raises(SteppedDown):
+        with pytest.raises(SteppedDown, match="host 3 leads it in epoch 1"):
             await trio.to_thread.run_sync(leading.append, [b"is not written"])
     assert len(read(tmp_path / "two")) == 5
 

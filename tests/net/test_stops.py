@@ -459,6 +459,7 @@ def test_reasons_of_errors() -> None:
         assert stop == Stop(name="q", reason=reason, message=str(error) + hint)
         assert hint.endswith("--quarantine 0x1 --apply") == (reason is StopReason.DIVERGED)
         assert bool(hint) == (reason is StopReason.DIVERGED)
+        assert ("cqrepl quarantine q --apply" in hint) == bool(hint)
     elsewhere = Diverged(1, "a", "b", is_before=True)
     assert Stop.of("q", elsewhere).message == str(elsewhere)  # nobody knows where
     assert Stop.of("q", OSError(28, "No space")).reason is StopReason.FAILED

@@ -62,7 +62,7 @@ class Stop:
         if isinstance(error, WrittenBetween) or (
             isinstance(error, Diverged) and not error.is_before
         ):
-            message += _hint(error)
+            message += _hint(name, error)
         return cls(
             name=name,
             reason=reason,
@@ -147,11 +147,12 @@ def differing_index(error: QueueError | OSError) -> int | None:
     return error.index
 
 
-def _hint(error: QueueError) -> str:
+def _hint(name: str, error: QueueError) -> str:
     """What can be done about a place that is known to differ."""
     assert error.index is not None
     return (
-        "; of the copy that is wrong, this takes the tail off:"
+        "; of the copy that is wrong, this takes the tail off: at a host that runs"
+        f" cqrepl quarantine {name} --apply, else"
         f" cqrepl repair QUEUE --quarantine {format_index(error.index)} --apply"
     )
 
