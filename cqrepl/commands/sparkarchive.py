@@ -45,6 +45,7 @@ def run_archive(
             raise JobFailed(str(error), exitcodes.REFUSED) from error
         code = print_manifest(manifest, f"{count:,} of them new", as_json=as_json)
         code = _print_left_out(path, manifest, with_open=with_open, as_json=as_json) or code
+        _print_holes(path, as_json=as_json)
         return _print_lost_end(path, as_json=as_json) or code
 
     if holds is False:  # before all that may fail
@@ -89,6 +90,18 @@ def _print_left_out(path: Path, manifest: "Manifest", *, with_open: bool, as_jso
         output.write_text(output.json_line(row) if as_json else f"{text}\n")
     output.flush()
     return exitcodes.STOPPED if names else exitcodes.OK
+
+
+def _print_holes(path: Path, *, as_json: bool) -> None:
+    """Says where cycles have no store file, and nothing tells whether they ever had one."""
+    from cqrepl.spark.unknownholes import told_of_all_holes
+
+    with Queue.open(path) as queue:
+        text = told_of_all_holes(queue)
+    if text is not None:
+        row = {"v": 1, "holes": text}
+        output.write_text(output.json_line(row) if as_json else f"{text}\n")
+        output.flush()
 
 
 def _print_lost_end(path: Path, *, as_json: bool) -> int:

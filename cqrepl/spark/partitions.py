@@ -1,5 +1,6 @@
 """What Spark carries to a task: a split, and what the queues in it are called."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,10 @@ from pyspark.sql.datasource import InputPartition
 
 from cqrepl.spark.ranges import IndexRange, Split, split
 from cqrepl.spark.tableoptions import ReadOptions
+from cqrepl.spark.unknownholes import told_of_holes
 from cqrepl.spark.witness import Witness, opened_queues, witnesses_of
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -24,7 +28,7 @@ class SplitPartition(InputPartition):
 def partitions_of(
     ranges: Sequence[IndexRange], paths: dict[str, Path], options: ReadOptions
 ) -> list[SplitPartition]:
-    """The ranges as what tasks get.
+    """The ranges as what tasks get. Where cycles may be missing below them, the log says so.
 
     Args:
         paths: of the queues, by their names.
@@ -37,9 +41,14 @@ def partitions_of(
     )
     names = {path: name for name, path in paths.items()}
     with opened_queues() as opened:
-        return [
+        found = [
             SplitPartition(
                 each, {one.queue: names[one.queue] for one in each}, witnesses_of(each, opened)
             )
             for each in splits
         ]
+        for queue in opened.values():
+            holes = told_of_holes(queue, ranges)
+            if holes is not None:
+                _logger.warning("%s", holes)
+    return found

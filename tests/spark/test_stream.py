@@ -18,7 +18,7 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from cqrepl.queue.read import stall
 from cqrepl.queue.write.retention import Policy, remove
-from tests.spark.queues import excerpts
+from tests.spark.queues import excerpts, note_closed
 from tests.support.goldens import LOST_END, READ_IN_PART, READABLE, manifest, unpack
 from tests.support.requirements import require
 from tests.support.samples import (
@@ -419,3 +419,20 @@ def test_bad_options_of_a_stream(spark: "SparkSession", tmp_path: Path) -> None:
         with pytest.raises(PySparkException) as raised:
             run(spark, tmp_path / "q", tmp_path / "out", **options)
         assert told in str(raised.value)
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_missing_cycle_is_said_where_no_notes_tell_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_noted: bool
+) -> None:
+    """Once for each hole, however the batches are cut; in batches as in streams."""
+    path = tmp_path / "q"
+    written = fill(path, DAY, {0: 30, 1: 20, 3: 10, 4: 5})
+    if is_noted:
+        for ahead in (0, 1, 3):
+            note_closed(path, Cycle(cycle_of(noon_index(DAY, ahead=ahead), 32)))
+    assert rest(reader_of(path, maxExcerptsPerBatch=7)) == written
+    batch = ChronicleSource({"path": str(path)}).reader(COLUMNS)
+    assert len(batch.partitions()) == 1
+    said = f"{path}: 1 cycle between others without a store file, 20240307F.cq4 first"
+    assert [text.startswith(said) for text in caplog.messages] == ([] if is_noted else [True] * 2)
