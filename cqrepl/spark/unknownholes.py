@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
+from cqrepl.console.units import plural
 from cqrepl.queue import Queue
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import Cycle, Index, cycle_of, sequence_of
