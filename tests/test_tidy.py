@@ -74,10 +74,22 @@ def test_docstrings_and_the_header_are_no_code() -> None:
     assert code_lines(text) == 5
 
 
+# a Spark worker loads `points`, far from these folders
+SENDERS = {"tests/support/processes.py", "tests/spark/points.py"}
+
+
+def test_signals_go_by_way_of_what_bears_an_end_meanwhile() -> None:
+    """A process may end between any look at it and a signal: only `processes.send` bears that."""
+    for path in tracked(".py"):
+        if path.relative_to(ROOT).parts[0] == "tests" and named(path) not in SENDERS:
+            found = re.search(r"\bos\.kill\((?!os\.getpid\(\))", path.read_text())
+            assert found is None, f"{named(path)}: take `send` of tests/support/processes.py"
+
+
 def test_the_tiers_of_the_suite_name_what_is_there() -> None:
     """A name of what is gone would leave its tests out of one tier, or take them twice."""
     quick, slow, smokes, both = suite.QUICK, suite.SLOW, suite.SMOKES, suite.ON_BOTH
-    for name in (*quick, *slow, *smokes, *both, *suite.QUICK_ON_BOTH, suite.COVERED, suite.FUZZED):
+    for name in (*quick, *slow, *smokes, *both, *suite.QUICK_ON_BOTH, *suite.COVERED, suite.FUZZED):
         path, _, test = name.partition("::")
         assert (ROOT / path).exists(), f"{name} is not there"
         assert f"def {test}" in (ROOT / path).read_text() if test else True, f"{name} is not there"

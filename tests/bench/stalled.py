@@ -25,6 +25,7 @@ from cqrepl.bench.catchup import MODULE, log_entries
 from cqrepl.bench.processes import LOOK_SECONDS, WAIT_SECONDS, running
 from cqrepl.bench.report import scratch
 from cqrepl.queue import Queue, QueueError
+from tests.support.processes import send
 from tests.support.throttle import Throttle
 
 GOALS = (0.9, 8.0)
@@ -92,7 +93,7 @@ def measure(
             sink = stack.enter_context(running(folder, MODULE, *words))
             wait_for(copy, first)
             if stops:
-                os.kill(sink.pid, signal.SIGSTOP)
+                assert send(sink.pid, signal.SIGSTOP)
         before_mib = source.private_mib()
         for _ in range(count // BATCH):
             last = queue.append_many([bytes(size)] * BATCH)

@@ -127,7 +127,7 @@ async def test_interrupted(
         running = await start("demo", "--count", "400000")
         await running.says(re.compile("excerpts of 256 bytes written"))
         children = children_of(running.pid)
-        os.kill(running.pid, number)
+        running.send(number)
         assert await running.exit_code() == 130
         assert not any(is_there(child) for child in children)
         assert not list(tmp_path.iterdir())

@@ -5,7 +5,6 @@ The process is known to be ours once it has asked the system for SIGTERM; what c
 meets the interpreter. Nothing is asserted of when a signal comes, only of how the command ends.
 """
 
-import os
 import re
 import signal
 import subprocess
@@ -82,7 +81,7 @@ def ended(words: list[str], number: int, delay_seconds: float) -> tuple[int, str
             with suppress(subprocess.TimeoutExpired):
                 command.wait(timeout=delay_seconds)
                 raise AssertionError(command.stderr.read())  # nothing here ends by itself
-            os.kill(command.pid, number)
+            command.send_signal(number)
             return command.wait(timeout=SECONDS), command.stderr.read()
         finally:
             command.kill()
@@ -120,13 +119,13 @@ def test_sighup_does_not_end_a_host_that_still_starts(tmp_path: Path) -> None:
             until = time.monotonic() + SECONDS
             while not catches(host.pid, signal.SIGTERM):
                 assert time.monotonic() < until, "it never asked for SIGTERM"
-            os.kill(host.pid, signal.SIGHUP)
+            host.send_signal(signal.SIGHUP)
             said = ""
             while "nothing has changed" not in said:
                 line = host.stderr.readline()
                 assert line, said
                 said += line
-            os.kill(host.pid, signal.SIGTERM)
+            host.send_signal(signal.SIGTERM)
             assert host.wait(SECONDS) == 0
         finally:
             host.kill()

@@ -1,7 +1,6 @@
 """`cqrepl reload` and SIGHUP: a running host follows another version of its file."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -59,10 +58,10 @@ async def test_sighup_does_so_too(tmp_path: Path) -> None:
         fill(pair.source("c"), "FAST_DAILY", {0: 10})
         pair.write(a=1, b=1, c=1)
         for each in (pair.one, pair.two):
-            os.kill(each.pid, signal.SIGHUP)
+            each.send(signal.SIGHUP)
         await pair.all_copied("a", "b", "c")
         pair.file.write_text("queues: [")
-        os.kill(pair.one.pid, signal.SIGHUP)
+        pair.one.send(signal.SIGHUP)
         wrong = rf"by operator: all stays as it is: {re.escape(str(pair.file))}:1:10: "
         await pair.one.says(re.compile(wrong))
         await pair.end()

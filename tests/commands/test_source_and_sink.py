@@ -1,7 +1,6 @@
 """Sources and sinks as processes: how they start, what they say, and how they end."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from cqrepl.console.loglines import port_told
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.queuestate.logs import ENTRY
 from tests.support import peer
@@ -36,7 +36,7 @@ FOR_EVER = "from cqrepl.net import endpoint; endpoint.END_SECONDS = 1000.0"
 async def ends(command: Command, *signals: int) -> int:
     """Exit code after signals."""
     for number in signals:
-        os.kill(command.pid, number)
+        command.send(number)
     code = await command.exit_code()
     assert "Traceback" not in command.said
     return code
@@ -210,7 +210,7 @@ async def test_acknowledgements_that_are_owed_are_waited_for(queue: Path) -> Non
             ns, cid = await takes_all(sink)
             port = await source.port()
             assert await answers(port)
-            os.kill(source.pid, signal.SIGTERM)
+            source.send(signal.SIGTERM)
             while await answers(port):
                 pass
             assert not source.ended.is_set()
@@ -442,8 +442,11 @@ async def test_a_source_needs_no_libatomic(queue: Path, tmp_path: Path) -> None:
     assert source.stderr is not None
     try:
         with trio.fail_after(120):
-            line = (await source.stderr.receive_some()).decode()
-            port = int(line.partition("\n")[0].rpartition(":")[2])
+            said = ""
+            while (port := port_told(said)) is None:
+                data = bytes(await source.stderr.receive_some())
+                assert data, said
+                said += data.decode()
             async with commands(120) as start:
                 sink = await start(
                     "sink", f"q={tmp_path / 'copy'}", "--once", "--connect", at(port)

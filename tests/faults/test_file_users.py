@@ -181,7 +181,7 @@ def test_a_process_that_opens_the_file_meanwhile_does_no_harm(queue: Path) -> No
             path.open("r+b").close()
 
     def ask_again_and_again() -> None:
-        for _ in range(3000):
+        for _ in range(500):
             with suppress(QueueLocked):
                 check_unused(queue, [path])
 

@@ -16,6 +16,7 @@ import trio
 from cqrepl.queue import Queue
 from tests.support import peer
 from tests.support.commands import Command, commands
+from tests.support.processes import send
 from tests.support.relay import Relay
 from tests.support.replicas import at, copied, eventually, last_of, more_excerpts
 from tests.support.requirements import require
@@ -33,11 +34,11 @@ SECONDS = 120.0  # for all that a pair is to do
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
     """The process does nothing at all for the length of a block."""
-    os.kill(pid, signal.SIGSTOP)
+    assert send(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGCONT)
 
 
 @asynccontextmanager

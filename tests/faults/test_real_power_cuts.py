@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import pytest
 
+from cqrepl.console.loglines import port_told
 from cqrepl.queue import Queue
 from cqrepl.queue.files.syncedmark import load_synced
 from tests.support.copies import assert_same
@@ -161,8 +162,10 @@ def listening(said: Path, *words: str) -> Iterator[int]:
     command = [str(BIN / "cqrepl"), *words, "--listen", "127.0.0.1:0"]
     with said.open("wb") as log, subprocess.Popen(command, stderr=log) as process:
         try:
-            until(lambda: "listening on" in said.read_text())
-            yield int(said.read_text().splitlines()[0].rpartition(":")[2])
+            until(lambda: port_told(said.read_text()) is not None)
+            port = port_told(said.read_text())
+            assert port is not None
+            yield port
         finally:
             process.terminate()
 

@@ -6,7 +6,6 @@ been done. After each kill the copy is a part of the source and nothing else. Th
 over as it was left, and in the end it is the source.
 """
 
-import os
 import random
 import signal
 import subprocess
@@ -19,11 +18,13 @@ from typing import Final
 
 import pytest
 
+from cqrepl.console.loglines import port_told
 from cqrepl.kernel import live
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.storefile import START, StoreFile
 from tests.faults.tracing import require_strace
 from tests.support.copies import assert_same
+from tests.support.processes import send, written_pid
 from tests.support.replicas import at, last_of
 from tests.support.samples import check_marks, noon_index, payloads, read
 
@@ -59,8 +60,10 @@ def source_of(path: Path, said: Path) -> Iterator[int]:
     words = [str(BIN / "cqrepl"), "source", f"q={path}", "--listen", "127.0.0.1:0", "--runs"]
     with said.open("wb") as log, subprocess.Popen(words, stderr=log) as process:
         try:
-            until(lambda: "listening on" in said.read_text())
-            yield int(said.read_text().splitlines()[0].rpartition(":")[2])
+            until(lambda: port_told(said.read_text()) is not None)
+            port = port_told(said.read_text())
+            assert port is not None
+            yield port
         finally:
             process.terminate()
 
@@ -103,7 +106,9 @@ class Sinks:
         with self._traced(f"signal=STOP:when={nth}") as log:
             until(lambda: STOPPED in log.read_text())
             assert dead_runs(self.copy) == 1
-            os.kill(int((self._folder / "pid").read_text()), signal.SIGKILL)
+            pid = written_pid(self._folder / "pid")
+            assert pid is not None
+            assert send(pid, signal.SIGKILL)
 
     def finish(self, original: Path) -> None:
         """One takes all that is left, and ends in order."""
@@ -117,17 +122,18 @@ class Sinks:
     @contextmanager
     def _traced(self, injected: str) -> Iterator[Path]:
         """One runs under strace, and is dead after the block; the log of its writes."""
-        log, pid = self._folder / "log", self._folder / "pid"
+        log, file = self._folder / "log", self._folder / "pid"
         log.write_text("")
+        file.unlink(missing_ok=True)  # of the one before
         strace = ["strace", "-f", "-s", "1", "-o", str(log), "-e", "trace=pwritev"]
         strace += ["-e", f"inject=pwritev:{injected}"]
         script = 'echo $$ > "$0"; exec "$@"'
-        with subprocess.Popen([*strace, "sh", "-c", script, str(pid), *self._words]) as process:
+        with subprocess.Popen([*strace, "sh", "-c", script, str(file), *self._words]) as process:
             try:
                 yield log
             finally:
-                if process.poll() is None and pid.read_text():
-                    os.kill(int(pid.read_text()), signal.SIGKILL)
+                if (pid := written_pid(file)) is not None:
+                    send(pid, signal.SIGKILL)
                 process.wait(SECONDS)
 
 

@@ -25,6 +25,7 @@ from cqrepl.queue.format.index import format_index
 from tests.support.commands import commands
 from tests.support.java import Answer, JavaQueue, Line, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.processes import send
 from tests.support.replicas import copied, more_excerpts
 from tests.support.samples import NOON_MS, fill, noon_index, read
 from tests.support.tables import lock_words
@@ -64,13 +65,13 @@ def copy(path: Path, tmp_path: Path) -> Path:
 @contextmanager
 def stopped(java: JavaQueue) -> Iterator[None]:
     """For the length of a block Java does nothing, and is alive."""
-    os.kill(java.pid, signal.SIGSTOP)
+    assert send(java.pid, signal.SIGSTOP)
     while Path(f"/proc/{java.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
         os.sched_yield()
     try:
         yield
     finally:
-        os.kill(java.pid, signal.SIGCONT)
+        send(java.pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A peer that reads nothing, or slowly: it costs the source little, and the others go on."""
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Final
 
 from cqrepl.bench.processes import Running, running
 from cqrepl.queue import Queue
+from tests.support.processes import send
 from tests.support.replicas import last_of
 from tests.support.throttle import Throttle
 
@@ -88,7 +88,7 @@ def test_a_peer_that_reads_nothing_costs_little_and_holds_up_nobody(tmp_path: Pa
         hosts = Hosts(tmp_path, stack)
         stalled = hosts.sink(3)
         before_mib, sent = hosts.source.private_mib(), hosts.sent()
-        os.kill(stalled.pid, signal.SIGSTOP)
+        assert send(stalled.pid, signal.SIGSTOP)
         hosts.append()
         wait_until(lambda: hosts.sent() != sent)
         while sent != hosts.sent():  # until it sends no more
@@ -97,7 +97,7 @@ def test_a_peer_that_reads_nothing_costs_little_and_holds_up_nobody(tmp_path: Pa
         assert hosts.source.private_mib() - before_mib <= COST_MIB
         hosts.sink(2)
         assert not hosts.has_all(3)
-        os.kill(stalled.pid, signal.SIGCONT)
+        assert send(stalled.pid, signal.SIGCONT)
         wait_until(lambda: hosts.has_all(3))
         hosts.source.check()
 

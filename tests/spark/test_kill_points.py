@@ -29,7 +29,7 @@ from tests.spark.cluster import cluster
 from tests.spark.conftest import spark_missing
 from tests.spark.points import WORK, Plan, counted, environment, set_plan
 from tests.spark.queues import excerpts, make_queue
-from tests.support.processes import children_of
+from tests.support.processes import children_of, send
 from tests.support.requirements import require
 from tests.support.schedules import commit
 
@@ -97,7 +97,7 @@ class Driver:
         moment: these are its ids."""
         workers = descendants(self.java)
         for pid in (self.process.pid, self.java):
-            os.kill(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
         return workers
 
 

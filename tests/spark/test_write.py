@@ -13,6 +13,7 @@ import pytest
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.tablestore import FILE_NAME
+from tests.support.processes import send
 from tests.support.requirements import require
 from tests.support.samples import Excerpts, fill, noon_index, read
 
@@ -185,7 +186,7 @@ def kill_writer(path: Path, length: int) -> int:
             assert time.monotonic() < deadline
         holder = lock.holder()
         assert holder is not None
-        os.kill(holder, signal.SIGKILL)
+        assert send(holder, signal.SIGKILL)
     return count
 
 

@@ -68,6 +68,10 @@ class Command:
         assert code == 0, f"{self.title} ended with {code}: {self.said}"
         assert "Traceback" not in self.said, self.said
 
+    def send(self, number: int) -> None:
+        """Sends it a signal; nothing where it has ended."""
+        self._process.send_signal(number)
+
     async def kill(self) -> None:
         """Ends it as `kill -9` does, and waits until it is gone."""
         assert not self.ended.is_set(), f"{self.title} has ended: {self.said}"

@@ -5,6 +5,8 @@ import signal
 import traceback
 from collections.abc import Callable
 
+from tests.support.processes import send
+
 CRASH_CODE = 9
 
 
@@ -35,5 +37,5 @@ def run(work: Callable[[], None]) -> int:
 
 def kill(pid: int) -> None:
     """Ends the child as the system's `kill -9` does."""
-    os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
     finish(pid)

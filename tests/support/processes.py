@@ -20,16 +20,31 @@ def kill_tree(pid: int) -> None:
     with suppress(OSError):  # it has ended meanwhile
         for child in children_of(pid):
             kill_tree(child)
-        os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
+
+
+def send(pid: int, number: int) -> bool:
+    """Sends a signal to a process that may end at any moment; False when it had ended before.
+
+    A look at the process first would say nothing: it may end between the look and the signal. Where
+    the process has to be alive the caller asserts the answer.
+    """
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def written_pid(file: Path) -> int | None:
+    """The id that a process has written to a file as a line; None until the line is whole."""
+    text = file.read_text() if file.exists() else ""
+    return int(text) if text.endswith("\n") else None
 
 
 def is_there(pid: int) -> bool:
     """True while a process of this id runs, or has ended and its parent took no notice."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    return send(pid, 0)
 
 
 def private_bytes(pid: int) -> int:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tests.bench.peers.programs import (
     WAIT_SECONDS,
-    free_port,
     kept,
     missing_program,
     run,
     said_numbers,
 )
+from tests.support.ports import reserved_port
 
 VERSION = "1.44.1"
 JAR = Path.home() / f".m2/repository/io/aeron/aeron-all/{VERSION}/aeron-all-{VERSION}.jar"
@@ -49,7 +49,7 @@ def missing() -> str | None:
 def rate(folder: Path, size: int, count: int) -> dict[str, float]:
     """The last of some replications: `excerpts_per_s`."""
     java = _command(folder)
-    ports = free_port(), free_port()
+    ports = reserved_port(), reserved_port()
     places = [kept(folder, f"aeron-{port}") for port in ports]
     drivers = [MEMORY / f"aeron-{port}" for port in ports]
     served = [*java, "serve", places[0], drivers[0], ports[0], size, count]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from tests.bench.peers.programs import (
     WAIT_SECONDS,
-    free_port,
     kept,
     missing_program,
     run,
     said_numbers,
 )
 from tests.support.javabuild import JavaUnavailableError, java_missing, queue_jar
+from tests.support.ports import reserved_port
 
 INSTALL = "a Java development kit, 17 or newer, and Maven"
 COMMANDS = (
@@ -43,7 +43,7 @@ def missing() -> str | None:
 
 def rate(folder: Path, size: int, count: int) -> dict[str, float]:
     """Catching up into fresh files: `whole_per_s`, `half_per_s`, `sink_cpu_ns`."""
-    java, port = _command(folder), free_port()
+    java, port = _command(folder), reserved_port()
     queue = folder / f"java-{size}-{count}"
     if not queue.exists():
         run([*java, "Rate", "write", queue, size, count])
@@ -56,7 +56,7 @@ def rate(folder: Path, size: int, count: int) -> dict[str, float]:
 
 def delay(folder: Path, size: int, count: int, gap_us: int) -> dict[str, float]:
     """One-way delays while excerpts come one by one: `p50_us`, `p90_us`, `p99_us`."""
-    java, port = _command(folder), free_port()
+    java, port = _command(folder), reserved_port()
     queue, copy = folder / f"java-live-{port}", folder / "java-live-copy"
     with (
         _started([*java, "Delay", "sink", str(copy), str(port), str(count)]) as sink,

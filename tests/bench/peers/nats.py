@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bench.peers.programs import connected, free_port, kept, missing_program
+from tests.bench.peers.programs import connected, kept, missing_program
+from tests.support.ports import reserved_port
 
 INSTALL = "the program nats-server, 2.2 or newer"
 COMMANDS = (
@@ -131,7 +132,7 @@ def _wait_for(mirror: Client, count: int) -> None:
 @contextmanager
 def _servers(folder: Path) -> Iterator[tuple[int, int]]:
     """Ports of a hub and of a leaf that is connected to it."""
-    hub, leaf, between = free_port(), free_port(), free_port()
+    hub, leaf, between = reserved_port(), reserved_port(), reserved_port()
     place = kept(folder, f"nats-{hub}")
     texts = {
         "hub": f"listen: 127.0.0.1:{hub}\nleafnodes {{ listen: 127.0.0.1:{between} }}",

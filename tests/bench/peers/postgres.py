@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from tests.bench.peers.programs import WAIT_SECONDS, free_port, missing_program, run
+from tests.bench.peers.programs import WAIT_SECONDS, missing_program, run
+from tests.support.ports import reserved_port
 
 INSTALL = "PostgreSQL, 15 or newer, server and client, with initdb and pg_ctl on the path"
 COMMANDS = (
@@ -146,7 +147,7 @@ class Session:
 @contextmanager
 def _pair(folder: Path, settings: tuple[str, ...] = SETTINGS) -> Iterator[tuple[int, int]]:
     """Ports of a primary and of its standby."""
-    ports = free_port(), free_port()
+    ports = reserved_port(), reserved_port()
     place = folder / f"postgres-{ports[0]}"
     place.mkdir()
     user = _user()

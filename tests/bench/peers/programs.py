@@ -9,7 +9,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 WAIT_SECONDS = 180
@@ -39,13 +38,6 @@ def run(command: Sequence[object]) -> str:
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr[-300:]}")
     return done.stdout
-
-
-def free_port() -> int:
-    """A port without a listener just now."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def connected(port: int) -> socket.socket:

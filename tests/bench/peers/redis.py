@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.peers.programs import connected, free_port, kept, missing_program
+from tests.bench.peers.programs import connected, kept, missing_program
+from tests.support.ports import reserved_port
 
 INSTALL = "the package redis-server"
 COMMANDS = (
@@ -78,7 +79,7 @@ def waited_rate(folder: Path, size: int, clients: int, seconds: int) -> float:
 @contextmanager
 def _pair(folder: Path) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Connections to a primary and to its replica, once that is in step."""
-    ports = free_port(), free_port()
+    ports = reserved_port(), reserved_port()
     servers = [_server(folder, ports[0])]
     try:
         servers.append(_server(folder, ports[1], "--replicaof", "127.0.0.1", str(ports[0])))
