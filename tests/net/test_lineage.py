@@ -11,6 +11,7 @@ from cqrepl.queue import Diverged, ExcerptBatch, IndexGap, Queue
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.write.retention import Policy, remove
 from cqrepl.replicator.agreement.divergence import Compared, DivergenceSearch
 from cqrepl.replicator.agreement.lineage import FilesChanged, check_lineage, held
 from cqrepl.replicator.sink import Sink, serve_sink
@@ -123,6 +124,41 @@ async def test_what_retention_took_is_no_difference(tmp_path: Path, side: str) -
         await acked(source, written[-1][0] + 1)
         assert not both(source, sink)
     assert read(tmp_path / "q")[-4:] == read(tmp_path / "copy")[-4:]
+
+
+@pytest.mark.parametrize("is_first_closed", [False, True])
+async def test_an_earlier_cycle_that_came_since_is_a_difference(
+    tmp_path: Path, is_first_closed: bool
+) -> None:
+    """As of a writer whose clock was set back while no sink was connected."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {3: 3, 4: 3} if is_first_closed else {3: 3})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    fill(tmp_path / "late", "FAST_DAILY", {0: 3, 1: 2})
+    noon_path(tmp_path / "late").rename(noon_path(tmp_path / "q"))
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await stopped(source)
+        await stopped(sink)
+        assert both(source, sink) == {StopReason.DIVERGED}
+        assert f"diverged at {format_index(noon_index())}" in source.stops[0].message
+        assert "begin the copy anew" in source.stops[0].message
+        assert not source.board("q").marks  # a wait for it is not answered
+    assert read(tmp_path / "copy") == written
+    async with joined(tmp_path / "q", tmp_path / "new") as (source, _):
+        await acked(source, written[-1][0])
+    assert_same(tmp_path / "q", tmp_path / "new")
+
+
+async def test_what_gc_took_off_a_copy_is_no_difference_though_no_note_told_of_it(
+    tmp_path: Path,
+) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3, 1: 3, 2: 3})
+    fill(tmp_path / "copy", "FAST_DAILY", {0: 3, 1: 3, 2: 3})
+    removed = remove(cycles_of(tmp_path / "copy"), Policy())
+    assert len(removed) == 2
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await acked(source, written[-1][0])
+        assert not both(source, sink)
 
 
 async def test_equal_up_to_the_shorter_end_is_equal(tmp_path: Path) -> None:

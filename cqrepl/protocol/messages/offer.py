@@ -20,6 +20,7 @@ from wire.codes import Code
 
 EXTENSION_VERSION: Final = 1
 _FIRST_CYCLE: Final = "firstCycle"
+_HOLDS_FROM: Final = "holdsFrom"
 _CHAIN: Final = "chain"
 _PLACE: Final = "place"
 _PLACES_BEFORE: Final = "placesBefore"
@@ -62,6 +63,8 @@ class Lineage:
         chain: an answer's: in its last cycle, over all before the shorter of the two ends.
         cycles: an answer's: over all cycles before that one that both sides may have, see
             `queue.read.chains`.
+        holds_from: an answer's: nothing was taken off the copy from this cycle on; None if not
+            said.
         place: an offer's: where the queue is, see `Surroundings.place_of`; 0 if not said.
         places_before: the same of the hosts that it has come by before.
         identity: which queue it is; None for one that has none, or to a peer that knows of none.
@@ -70,6 +73,7 @@ class Lineage:
     first_cycle: int
     chain: bytes = b""
     cycles: bytes = b""
+    holds_from: int | None = None
     place: int = 0
     places_before: tuple[int, ...] = ()
     identity: Identity | None = None
@@ -145,6 +149,9 @@ def _write_shape(writer: Writer, shape: QueueShape) -> None:
 def _write_lineage(writer: Writer, lineage: Lineage) -> None:
     writer.name(_FIRST_CYCLE)
     writer.integer(lineage.first_cycle)
+    if lineage.holds_from is not None:
+        writer.name(_HOLDS_FROM)
+        writer.integer(lineage.holds_from)
     if lineage.place:
         writer.name(_PLACE)
         writer.integer(lineage.place)
@@ -244,6 +251,7 @@ def _read_lineage(fields: dict[str, Reader]) -> Lineage | None:
         first_cycle=first,
         chain=chain,
         cycles=cycles,
+        holds_from=known_int(fields, _HOLDS_FROM),
         place=known_int(fields, _PLACE) or 0,
         places_before=tuple(map(int, _read_words(fields, _PLACES_BEFORE, _NUMBER))),
         identity=_read_identity(fields),

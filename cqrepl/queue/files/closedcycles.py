@@ -165,13 +165,24 @@ class ClosedCycles:
         self._append(_packed_digest(record))
 
     def forget_below(self, cycle: Cycle) -> None:
-        """Writes the file anew without the records of lower cycles: retention has taken their
-        files.
+        """Writes the file anew without the records of lower cycles, whose files retention has
+        taken. The highest of them stays: it tells how far retention has come.
 
         Raises:
             OSError: it cannot be written. The old one stays.
         """
-        self._keep(lambda each: each >= cycle)
+        self._keep(lambda each: each >= cycle, keeps_highest=True)
+
+    def holds_from(self, first: Cycle) -> Cycle:
+        """The cycle from which on nothing was taken off a queue; 0 where nothing was at all.
+
+        Args:
+            first: the first cycle of the queue.
+
+        Raises:
+            OSError: what is known cannot be read.
+        """
+        return Cycle(max((each + 1 for each in self.load() if each < first), default=0))
 
     def forget_from(self, cycle: Cycle) -> None:
         """Writes the file anew without the records of this cycle and those above: their files were
@@ -195,10 +206,13 @@ class ClosedCycles:
         self._set_remembered(drop=cycles)
         self._keep(lambda each: each not in cycles)
 
-    def _keep(self, is_kept: Callable[[Cycle], bool]) -> None:
+    def _keep(self, is_kept: Callable[[Cycle], bool], *, keeps_highest: bool = False) -> None:
         with self._opened():  # nobody appends to what is going
-            records = _records(read_side_file(self.path)).values()
-            kept = b"".join(_packed(each) for each in records if is_kept(each.cycle))
+            records = _records(read_side_file(self.path))
+            cycles = {each for each in records if is_kept(each)}
+            if keeps_highest:
+                cycles.update(sorted(records.keys() - cycles)[-1:])
+            kept = b"".join(_packed(each) for each in records.values() if each.cycle in cycles)
             replace_side_file(self.path, kept, is_synced=True)
 
     def _append(self, data: bytes) -> None:

@@ -31,6 +31,7 @@ from typing import Final
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, ChronicleMarks
+from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.keptmarks import KeptMarks, marks_of, read_slots
 from cqrepl.queue.files.listing import Listing
@@ -127,6 +128,7 @@ def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
             going = [one for one in verdicts if one.is_removable]
             if not going:
                 return []
+            _note_taken(cycles, going[-1].cycle)
             listing = Listing(table)
             listing.renew([one.cycle for one in verdicts if not one.is_removable])
             try:
@@ -138,6 +140,14 @@ def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
             return going
     finally:
         table.close()
+
+
+def _note_taken(cycles: Cycles, highest: Cycle) -> None:
+    """Notes the highest cycle whose store file goes: else a copy would seem to have begun behind
+    it, see `ClosedCycles.holds_from`."""
+    if highest not in cycles.closed.load():
+        cycles.closed.remember(ClosedCycle(highest, count_in(cycles, highest), UNKNOWN_CHAIN))
+        cycles.closed.note_below(Cycle(highest + 1))
 
 
 def _forget(cycles: Cycles, hosts: Iterable[int]) -> None:

@@ -4,7 +4,9 @@ Two copies may share an end and no more: after a power cut, from a backup, in an
 directory. Before anything moves between them, and before any mark rises, the sink tells with its
 answer a chain over all that both sides may hold, and the source compares that with its own.
 
-Store files below the first one of either side are retention: nothing is said of them.
+Store files below the first one of the source are gone by retention. Those below the first one of
+the copy are too, where its notes tell that it held them, or later ones (`ClosedCycles.holds_from`).
+Else they came to the source after the copy was made: it lacks them.
 """
 
 import logging
@@ -35,6 +37,25 @@ class FilesChanged(OSError):
 
     def __init__(self) -> None:
         super().__init__("store files came or went while the copies were compared")
+
+
+class CameBelow(Diverged):
+    """A source holds excerpts below the first one of a copy, which never held them.
+
+    Args:
+        index: the first one of them.
+        copy_first: the first index of the copy's first cycle.
+        who: the sink, for people.
+    """
+
+    def __init__(self, index: Index, copy_first: Index, who: str) -> None:
+        super().__init__(
+            index,
+            "excerpts",
+            f"nothing by {who}: its copy begins at {format_index(copy_first)}, and no earlier store"
+            " file was taken off there; move the earlier store file of the source away, or begin"
+            " the copy anew in an empty directory",
+        )
 
 
 def warn_without_proof() -> None:
@@ -95,6 +116,7 @@ def check_lineage(chains: Chains, index: int, claimed: Lineage, shift: int, who:
         IndexGap: this source does not hold all before it.
         QueueError: a store file cannot be read.
     """
+    check_below(chains, claimed, shift, who)
     own, end = held(chains, index, claimed, shift), Index(index)
     for what, mine, theirs in (
         ("the cycles before", own.cycles, claimed.cycles),
@@ -104,3 +126,19 @@ def check_lineage(chains: Chains, index: int, claimed: Lineage, shift: int, who:
             stored = f"{mine.hex()} over {what}"
             received = f"{theirs.hex() or 'nothing'} by {who}"
             raise Diverged(end, stored, received, is_before=True)
+
+
+def check_below(chains: Chains, claimed: Lineage, shift: int, who: str) -> None:
+    """Looks for excerpts of this source that are below all that a sink holds, though nothing was
+    taken off there.
+
+    Raises:
+        Diverged: there are some: no stream brings them to it any more.
+        QueueError: a store file cannot be read.
+    """
+    if claimed.holds_from is None or claimed.first_cycle == NO_CYCLE:
+        return
+    missed = chains.counts(Cycle(claimed.holds_from), Cycle(claimed.first_cycle))
+    if missed:
+        first = index_of(Cycle(claimed.first_cycle), SEQUENCE_FIRST, shift)
+        raise CameBelow(index_of(missed[0][0], SEQUENCE_FIRST, shift), first, who)

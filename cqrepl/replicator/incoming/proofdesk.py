@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.kernel.chain import has_chains
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
@@ -16,8 +17,8 @@ from cqrepl.protocol.messages import ReplicationHandler
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import Diverged, IndexGap, QueueError
 from cqrepl.queue.format.identity import Identity
-from cqrepl.queue.format.index import Index
-from cqrepl.replicator.agreement.lineage import held
+from cqrepl.queue.format.index import Cycle, Index
+from cqrepl.replicator.agreement.lineage import NO_CYCLE, held
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 
 PENDING_SECONDS: Final = 1.0  # between two words that an answer takes its time
@@ -115,4 +116,8 @@ def _held(
     assert offer.lineage is not None
     identity = queue.check_identity(offer.lineage.identity)
     index, shift = min(next_index, offer.next_index), queue.queue.layout.roll_cycle.shift
-    return next_index, held(queue.chains, index, offer.lineage, shift), identity
+    own = held(queue.chains, index, offer.lineage, shift)
+    if own.first_cycle != NO_CYCLE and has_chains():
+        closed = queue.queue.cycles.closed
+        own = replace(own, holds_from=closed.holds_from(Cycle(own.first_cycle)))
+    return next_index, own, identity

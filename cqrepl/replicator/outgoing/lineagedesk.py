@@ -29,7 +29,13 @@ from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Cycle, Index, cycle_of
 from cqrepl.replicator.agreement.divergence import Compared, DivergenceSearch
 from cqrepl.replicator.agreement.identities import check_copy_of
-from cqrepl.replicator.agreement.lineage import NO_CYCLE, FilesChanged, check_lineage, first_held
+from cqrepl.replicator.agreement.lineage import (
+    NO_CYCLE,
+    CameBelow,
+    FilesChanged,
+    check_lineage,
+    first_held,
+)
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.returndesk import ReturnDesk
 from cqrepl.replicator.queuestate.queues import Signal
@@ -89,10 +95,12 @@ class LineageDesk:
             is_ahead = next_index > source.offer.next_index  # it has to wait until it may give back
             settle = _settle_nothing if is_ahead else self._settling(each)
             await self._proved(each, await in_thread(partial(_settled, check, settle)))
-        except Diverged:
+        except Diverged as error:
             if not self._is_on(each):
                 return
             await self._check_offer(each)
+            if isinstance(error, CameBelow):
+                raise
             compared = Compared(
                 end=Index(index),
                 theirs=lineage,
