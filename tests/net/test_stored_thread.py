@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from cqrepl.kernel import live
-from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue import NotAQueue, Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.index import Index
@@ -358,7 +358,7 @@ def test_files_that_cannot_be_listed_are_no_failed_sync(tmp_path: Path) -> None:
     with Queue.open(tmp_path) as queue:
         strange.touch()
         files = SyncedFiles(queue, None, Index(0))
-        with pytest.raises(QueueDamaged, match=r"found strange\.cq4"):
+        with pytest.raises(NotAQueue, match=r"found strange\.cq4"):
             files.sync(noon_index(sequence=3), NOTHING_DOUBTFUL, is_at_once=True)
         strange.unlink()
         files = SyncedFiles(queue, load_synced(tmp_path), queue.next_index())

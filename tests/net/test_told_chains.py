@@ -39,7 +39,11 @@ class Desk:
     def __init__(self, count: int) -> None:
         self.queues = {
             Cid(cid): SimpleNamespace(
-                cid=cid, shift=SHIFT, is_going_on=True, audited=0, queue=SimpleNamespace(chains=c)
+                cid=cid,
+                shift=SHIFT,
+                is_going_on=True,
+                audited=0,
+                queue=SimpleNamespace(chains=c, disk=SimpleNamespace(prove=lambda index: None)),
             )
             for cid, c in enumerate([Chains() for _ in range(count)], 1)
         }

@@ -202,7 +202,7 @@ IndexingBody = nested(
 StoreBody = nested(
     "writePosition" / field("writePosition", BoundPair),
     "indexing" / field("indexing", typed("SCQSIndexing", IndexingBody)),
-    "dataFormat" / field("dataFormat", Number),
+    "dataFormat" / Optional(field("dataFormat", Number)),  # old versions have none
 )
 StoreHeader = file_document("store" / event("header", typed("SCQStore", StoreBody)), metadata=True)
 

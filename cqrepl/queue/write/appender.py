@@ -241,6 +241,8 @@ class Appender:
         return self._append_slowly((payload,), now_ms)
 
     def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
+        if self.is_closed:
+            raise used_after_close("appender", self._cycles.path)
         if not self._to_copy and self._listing.is_follower():
             self._check_append_lock()  # one that is taken in now says so
             raise AppendsToCopy(IS_COPY, path=self._cycles.path)

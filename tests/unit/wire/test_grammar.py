@@ -10,6 +10,7 @@ import pytest
 from construct import ConstructError
 
 from cqrepl.protocol.messages import read_replication_event
+from tests.support.goldens import OLD
 from tests.support.vectors.constructs import grammar_of, same
 from tests.support.vectors.manifest import FILES, Vector, calls_key, is_binary, load
 from tests.support.vectors.values import ConvertedTypeError, body_value
@@ -273,10 +274,11 @@ def queue_files(suffix: str) -> Iterator[tuple[str, bytes]]:
 
 def test_header_of_every_real_store_file_comes_back() -> None:
     files = dict(queue_files(".cq4"))
-    assert len(files) == 79
+    assert len(files) == 84
     for name, data in files.items():
         header = structures.StoreHeader.parse(data)
-        assert data.startswith(structures.StoreHeader.build(header)), name
+        if name.partition("/")[0] not in OLD:  # old versions padded in another way
+            assert data.startswith(structures.StoreHeader.build(header)), name
 
 
 def test_every_real_table_store_comes_back() -> None:
@@ -284,7 +286,8 @@ def test_every_real_table_store_comes_back() -> None:
     assert len(files) > 30
     for name, data in files.items():
         table = structures.TableStore.parse(data)
-        assert data.startswith(structures.TableStore.build(table)), name
+        if name.partition("/")[0] not in OLD:  # old versions wrote integers in another width
+            assert data.startswith(structures.TableStore.build(table)), name
         assert len(table.entries) >= 3
         assert len({entry.key for entry in table.entries}) == len(table.entries)
 
