@@ -1,5 +1,6 @@
 """The options that `cqrepl source` and `cqrepl sink` have in common."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -121,6 +122,15 @@ def named_queues(texts: Sequence[str]) -> dict[str, Path]:
             pairs.append((name if equals else path.absolute().name, path))
         if len({name for name, _ in pairs}) != len(pairs):
             raise ValueError("two queues have the same name: give one another, NAME=QUEUE_DIR")
-        return named(dict(pairs))
+        queues = named(dict(pairs))
+        first: dict[str, str] = {}
+        for name, path in queues.items():
+            other = first.setdefault(os.path.realpath(path), name)
+            if other != name:
+                raise ValueError(
+                    f"a directory of its own expected for queue {name!r}, {path} came, which queue"
+                    f" {other!r} has"
+                )
+        return queues
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -135,6 +135,18 @@ def test_same_name_twice(invoke: Invoke, queue: Path, role: str) -> None:
     assert "two queues have the same name: give one another, NAME=QUEUE_DIR" in result.stderr
 
 
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("other", ["DIR", "DIR/../DIR_NAME", "LINK"])
+def test_one_directory_under_two_names(invoke: Invoke, queue: Path, role: str, other: str) -> None:
+    link = queue.parent / "link"
+    link.symlink_to(queue)
+    other = other.replace("DIR_NAME", queue.name).replace("DIR", str(queue))
+    result = invoke(role, f"a={queue}", f"b={other.replace('LINK', str(link))}", *LISTEN)
+    assert result.exit_code == 2
+    assert "a directory of its own expected for queue 'b'" in result.stderr
+    assert "which queue 'a' has" in result.stderr
+
+
 def test_no_ack_excludes_until_caught_up(invoke: Invoke, queue: Path) -> None:
     result = invoke("source", queue, *LISTEN, "--no-ack", "--until-caught-up")
     assert result.exit_code == 2

@@ -189,3 +189,13 @@ async def test_replication_does_not_end_over_its_log(
     assert read(tmp_path / "copy") == written
     with Queue.open(tmp_path / "log") as log:
         assert log.last_index() is None
+
+
+async def test_a_host_streams_a_directory_under_one_name(tmp_path: Path) -> None:
+    fill(tmp_path / "out", "FAST_DAILY", {0: 3})
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    both = {"out": tmp_path / "out", "again": tmp_path / "link"}
+    plain = host_settings(1, 2, listen=LOOPBACK)
+    with pytest.raises(Refused, match=r"queue 'again' cannot be kept .*: queue 'out' is streamed"):
+        async with serve_host(plain, sources=both, sinks={}):
+            raise AssertionError

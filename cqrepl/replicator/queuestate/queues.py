@@ -53,7 +53,7 @@ def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, 
 def check_apart(
     sources: Mapping[str, Path], sinks: Mapping[str, Path], logs: Mapping[str, Path]
 ) -> None:
-    """A directory that is written is for one thing: a queue that is taken in, or a log.
+    """A directory is for one thing: one queue, or a log.
 
     Args:
         logs: the directory of each, by what it is, for people.
@@ -61,10 +61,11 @@ def check_apart(
     Raises:
         Refused: one is for two. Nothing was opened.
     """
-    used = {path.resolve(): f"queue {name!r} is streamed from it" for name, path in sources.items()}
-    written = [(f"queue {name!r}", "is taken into it", path) for name, path in sinks.items()]
-    written += [(what, "is written to it", path) for what, path in logs.items()]
-    for what, how, path in written:
+    used: dict[Path, str] = {}
+    uses = [(f"queue {name!r}", "is streamed from it", path) for name, path in sources.items()]
+    uses += [(f"queue {name!r}", "is taken into it", path) for name, path in sinks.items()]
+    uses += [(what, "is written to it", path) for what, path in logs.items()]
+    for what, how, path in uses:
         place = path.resolve()
         if place in used:
             raise Refused(f"{what} cannot be kept in {path}: {used[place]}")
