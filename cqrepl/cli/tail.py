@@ -104,7 +104,11 @@ def _check(options: "TailOptions") -> None:
         raise click.UsageError("--as raw and --time do not go together")
     if options["form"] == "raw" and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("--as raw needs a file or a pipe to write to, a terminal came")
-    spots = (options["index_from"], options["index_to"])
+    first, last = spots = (options["index_from"], options["index_to"])
+    if first is not None and last is not None and first.is_behind(last):
+        raise click.UsageError(
+            "--from lies behind --to: the lower one expected as --from, also with --reverse"
+        )
     if options["time_field"] is None and any(spot and spot.time_ns is not None for spot in spots):
         raise click.UsageError("a time as INDEX needs --time FIELD, which says where times stand")
 

@@ -107,6 +107,9 @@ def _check(options: "DumpOptions", shows_everything: bool) -> None:
         raise click.UsageError("a FILE was expected" if takes_files else "no FILE was expected")
     if options["follow"] and len(files) > 1:
         raise click.UsageError("--follow goes with one FILE")
+    first, last = options["index_first"], options["index_last"]
+    if first is not None and last is not None and first > last:
+        raise click.UsageError(f"--from {first:#x} lies behind --to {last:#x}")
     if options["at"] is not None and (options["pcap"] or options["follow"] or proxy):
         raise click.UsageError("--at goes with files and streams only")
     if options["plain"] and not shows_everything:

@@ -21,6 +21,17 @@ class Spot(NamedTuple):
     counted: int | None = None
     time_ns: int | None = None
 
+    def is_behind(self, other: "Spot") -> bool:
+        """True where this place is behind the other one in each queue that holds both apart."""
+        if other == Spot():  # the first excerpt: nothing is before it
+            return self != other
+        if self.time_ns is not None and other.time_ns is not None:
+            return self.time_ns > other.time_ns
+        if self.counted is not None and other.counted is not None:
+            return self.counted < other.counted
+        is_index = [each.time_ns is None and each.counted is None for each in (self, other)]
+        return all(is_index) and self.at > other.at
+
 
 def parse_spot(text: str) -> Spot:
     """The place that a text names: 0x451600000004, a decimal index, first, last, -10, or a time.

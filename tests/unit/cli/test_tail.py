@@ -255,6 +255,15 @@ WRONG = [
     (["--reverse", "-f"], "--reverse and --follow do not go together"),
     (["--named", "n", "-n", 1], "--named and -n do not go together"),
     (["--named", ""], "expected a name of 1 to 256 bytes"),
+    *(
+        (["--from", first, "--to", last, *more], "--from lies behind --to")
+        for first, last in [("last", "first"), ("-2", "-3"), ("0x4d4b00000002", "0x4d4b00000001")]
+        for more in ([], ["--reverse"], ["-f"])
+    ),
+    (
+        ["--time", "t", "--from", "2026-11-21T10:00Z", "--to", "2026-11-21T09:59Z"],
+        "--from lies behind --to",
+    ),
     (["--as", "raw", "--json"], "--as raw goes with neither"),
     (["--from", "0x4d4b00000100"], "expected index 0x4d4b00000100"),
     (["--max", 0], "0 is not in the range"),
@@ -269,6 +278,16 @@ def test_what_is_wrong_is_said(
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [("last", "last"), ("-9", "last"), ("0x7d4b00000000", "last"), ("-9", "-9")]
+)
+def test_a_range_that_only_this_queue_holds_nothing_of_is_no_mistake(
+    invoke: Invoke, tmp_path: Path, first: str, last: str
+) -> None:
+    Queue.open(tmp_path / "empty", create=layout()).close()
+    assert invoke("tail", tmp_path / "empty", "--from", first, "--to", last).exit_code == 0
 
 
 def test_no_queue(invoke: Invoke, tmp_path: Path) -> None:

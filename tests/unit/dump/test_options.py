@@ -88,6 +88,12 @@ def test_range_begins_in_the_middle_of_a_long_file(tmp_path: Path) -> None:
     assert lines("--from", line["index"], "--max", 1, file) == [line]
 
 
+def test_a_range_given_backwards_is_refused(store: Path) -> None:
+    result = dump("--from", "0x4d4b00000006", "--to", "0x4d4b00000003", store)
+    assert result.exit_code == 2
+    assert "--from 0x4d4b00000006 lies behind --to 0x4d4b00000003" in result.stderr
+
+
 def test_range_needs_a_name_that_tells_the_cycle(store: Path) -> None:
     result = dump("--from", "0x4d4b00000003", "-", stdin=store.read_bytes())
     assert result.exit_code == 2
