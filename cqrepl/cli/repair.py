@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "--accept-missing",
     is_flag=True,
     help="Instead: closed store files that are missing, or not what they were, and an end that is "
-    "gone, count as they are now: nobody has them any more.",
+    "gone, count as they are now: no copy has them any more.",
 )
 @click.option(
     "--accept-unproved",
@@ -81,7 +81,7 @@ def repair(
     changed. Exits 4 if damage remains that cannot be repaired in place.
 
     A mark above the end tells that excerpts are missing, and keeps appends out until a copy has
-    given them back. With --apply you declare that nobody has them any more: the marks are lowered
+    given them back. With --apply you declare that no copy has them any more: the marks are lowered
     to the end. No other process may have the queue open then.
 
     Of two copies that have diverged, --quarantine INDEX takes the tail off the one that is wrong;

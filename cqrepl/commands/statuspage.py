@@ -30,7 +30,7 @@ def page(host: Values) -> Iterator[str]:
 
 
 def _kept_back(queue: Values) -> Iterator[str]:
-    """What counts as less than it might, here and at sinks, and why."""
+    """Lines on what counts for less than it could, here and at sinks, and the reasons."""
     if queue["role"] == "source" and queue.get("unproved"):
         yield f"queue {queue['name']}: here {queue['unproved']}"
     if queue.get("unknown"):

@@ -309,7 +309,7 @@ class Pump:
                 await program.told(self.connection.link, event.event)
 
     def _fail_by_program(self, error: Exception) -> None:
-        """What the program was told it has not dealt with: a new connection begins anew."""
+        """Ends the connection: the program has not dealt with what it was told."""
         why = f"the program has failed: {error!r}"
         _logger.error("%s: closed: %s", self.label, why, exc_info=error)
         self.fail(why)

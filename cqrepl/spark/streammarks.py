@@ -23,7 +23,7 @@ _NEED: Final = "another queue needs another checkpoint"
 
 
 def marks_of(offset: Mapping[str, object]) -> dict[str, Mark]:
-    """What an offset carries beside the index of each queue, by name."""
+    """The marks that an offset carries beside the index of each queue, by name."""
     queues = offset.get("queues")
     assert isinstance(queues, Mapping)  # `positions_of` has looked
     return {

@@ -58,7 +58,7 @@ def _replaceable(target: Any) -> Any:
 
 
 class _StatementGuard:
-    """What looks at the statements of one session."""
+    """A guard that looks at the statements of one session."""
 
     def __init__(self, spark: "SparkSession", provider: str) -> None:
         self._ask = spark.sql
@@ -121,7 +121,7 @@ class _StatementGuard:
             )
 
     def _is_sparks_own(self, name: str) -> bool:
-        """Whether a table is of our provider, and its directory is Spark's."""
+        """True for a table of our provider whose directory is Spark's."""
         *database, table = re.findall(_PART, name)
         place = f" IN {'.'.join(database)}" if database else ""
         pattern = table.strip("`").replace("'", "?")

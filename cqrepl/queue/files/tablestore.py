@@ -398,7 +398,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _found_by(key: str) -> str:
-    """What a key is found by: as it is read back, upper and lower case alike."""
+    """The form in which a key is looked up: as read back, in lower case."""
     return kept_name(key).lower()
 
 

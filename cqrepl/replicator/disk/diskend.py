@@ -183,7 +183,7 @@ class DiskEnd:
             self._changed.set()
 
     def lower_to(self, end: Index) -> None:
-        """What comes from `end` on takes the place of excerpts that are gone."""
+        """New excerpts from `end` on take the place of lost ones."""
         self._files.lower_to(end)
 
     def note_behind(self) -> None:

@@ -81,7 +81,7 @@ class SyncedFiles:
         self._last: _OpenFile | None = None  # that was synced last
 
     def lower_to(self, end: Index) -> None:
-        """What comes from `end` on takes the place of excerpts that are gone."""
+        """New excerpts from `end` on take the place of lost ones."""
         with suppress(OSError):  # the next sync writes it, or meets the error
             mark = load_synced(self._queue.path)
             if mark is not None and mark.end > end:

@@ -30,7 +30,7 @@ class UnprovedWatch:
         self._since = 0.0  # by the monotonic clock
 
     def look(self, unproved_from: Index | None, *, is_streaming: bool) -> None:
-        """How things stand now; called once a second.
+        """Takes the state of the copy; called once a second.
 
         Args:
             unproved_from: of the queue's `DiskEnd`.

@@ -41,7 +41,7 @@ class QueuesFromHere:
 
     @property
     def unoffered(self) -> Set[str]:
-        """Those that the source has not named, though it has named what it has."""
+        """Queues that the source does not have, by the names that it told."""
         named = self._connection.peer_queues
         return set() if named is None else self._queues.keys() - named.sources
 

@@ -26,7 +26,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class LateQueues:
-    """Those that are still to be opened.
+    """Queues that are still to be opened.
 
     Attributes:
         take: is given each that is open.

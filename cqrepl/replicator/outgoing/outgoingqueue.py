@@ -143,7 +143,7 @@ class Outgoing:
         return rooms.much if self.has_much else rooms.live
 
     def has_target(self, acknowledged: int) -> bool:
-        """Whether its sink has all that was in the queue at the start."""
+        """True when its sink has all that was in the queue at the start."""
         target = self.queue.target
         if self.stream_from is None or self.search is not None:
             return False
@@ -325,7 +325,7 @@ class Outgoing:
 
     @property
     def row(self) -> MarkRow:
-        """Where an acknowledgement of the sink is noted for those who wait."""
+        """The row of the board that takes the acknowledgements of the sink."""
         return self.marks.row if self.claim is None else self.claim
 
     @property

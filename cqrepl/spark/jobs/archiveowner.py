@@ -1,4 +1,4 @@
-"""Whose an archive is. Knows nothing of Spark.
+"""Binds an archive to the identity of one queue. Knows nothing of Spark.
 
 Theory of operation. Two queues of one roll cycle whose cycles are apart would go into one archive
 without a clash, and what is restored of that is a queue that never was. So a manifest names the

@@ -43,5 +43,5 @@ def run_over_connect(
 
 
 def parallelism_over_connect(spark: "SparkSession") -> int:
-    """How many tasks the server of a session runs at once, as it cuts a range by that."""
+    """The number of tasks that the server of a session runs at once."""
     return spark.range(_MANY).select(spark_partition_id()).distinct().count()

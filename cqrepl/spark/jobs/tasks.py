@@ -76,7 +76,7 @@ def run_for_objects(
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once; at least 1."""
+    """The number of tasks that run at once; at least 1."""
     if java_of(spark) is None:
         return max(1, parallelism_over_connect(spark))
     return max(1, spark.sparkContext.defaultParallelism)
