@@ -61,4 +61,6 @@ def _tell(sink: Sink) -> None:
     for name, queue in sink.queues.items():
         last = queue.known_last
         end = "" if last is None or last < 0 else f", the copy ends at {format_index(last)}"
-        _logger.info("queue %r: %s came%s", name, plural(queue.received_excerpts, "excerpt"), end)
+        came = queue.received_excerpts
+        if came or end:
+            _logger.info("queue %r: %s came%s", name, plural(came, "excerpt"), end)

@@ -14,7 +14,7 @@ import trio
 
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
-from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, FILE_KEY, SENT_KEY, SYNCED_KEY
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.files.keptidentity import HIGH_KEY, LOW_KEY
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
@@ -93,7 +93,8 @@ class Untouched:
         assert keys.pop(HOST_SYNCED, last_index) <= last_index
         synced = keys.pop(SYNCED)  # of all that is there, once it was synced
         assert synced >= last_index or synced == were[SYNCED]
-        del were[SYNCED]
+        were.pop(SYNCED, None)  # an old table store has none
+        keys.pop(FILE_KEY.lower(), None)  # the file that a host has seen last
         assert keys == were | dict.fromkeys(MARKS | HOST_MARKS, last_index)
 
 
