@@ -214,7 +214,7 @@ def plain_json(value: object) -> object:
 
 
 def _marked(value: object) -> tuple[str | None, object]:
-    """What a value of the wire's own types is in YAML: its mark, if it has one, and what is marked.
+    """Takes a value of the wire's own types apart for YAML: its mark, if any, and the marked value.
 
     Raises:
         TypeError: it is none of them.

@@ -20,7 +20,7 @@ _RUN: Final = 256  # excerpts between two checkpoints
 
 
 class Following:
-    """What `follow` gives: the excerpts of a tailer, for ever.
+    """The excerpts of a tailer, for ever: the result of `follow`.
 
     Args:
         sleep: of the event loop; with 0 s it lets other tasks run.

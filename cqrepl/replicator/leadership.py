@@ -433,8 +433,8 @@ class Leading:
         return policy or self.given or _NOBODY_WAITS
 
     def _note(self, index: int, count: int, policy: AckPolicy | None) -> AckPolicy | None:
-        """What is waited for behind an append; None: nothing, as no host is, or what was appended
-        is under way."""
+        """The policy that is waited for behind an append; None where no host is waited for, or the
+        append is within its window."""
         own = self._or_given(policy)
         if not self._needed(own).hosts_min:
             return None
@@ -484,7 +484,7 @@ class Leading:
 
 
 def _under_way(index: int, admitted: AckOutcome | None) -> Appended:
-    """What is not waited for itself; where its window was waited for in vain, it is unknown."""
+    """An append that is not waited for; unknown where its window was waited for in vain."""
     return Appended(index, AckOutcome.UNKNOWN if admitted is AckOutcome.UNKNOWN else None)
 
 

@@ -33,7 +33,7 @@ def marks_of(offset: Mapping[str, object]) -> dict[str, Mark]:
 
 
 def mark_of(queue: Queue, next_index: int) -> Mark:
-    """What tells a queue to the one who comes back for `next_index`."""
+    """The mark by which a later run knows the queue again at `next_index`."""
     identity, digest = kept_identity(queue), _digest_before(queue, next_index)
     mark = {} if identity is None else {_IDENTITY: str(identity)}
     return mark if digest is None else {**mark, _LAST: digest}

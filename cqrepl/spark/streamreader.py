@@ -211,7 +211,7 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return following[0].index_first if following else end
 
     def _marks(self, positions: Mapping[str, int], names: Iterable[str]) -> dict[str, Mark]:
-        """What tells some queues at their positions; nothing of one that has just gone."""
+        """The marks of some queues at their positions; none of a queue that has just gone."""
         found: dict[str, Mark] = {}
         for name in names:
             with suppress(NotAQueue), Queue.open(self._path_of(name)) as queue:

@@ -19,7 +19,7 @@ _LOOK_PAUSE_S: Final = 0.5
 
 
 def confirmed_stall(cycles: Cycles, next_index: int) -> Stall | None:
-    """What keeps one who waits for an index from going on; None where there is nothing, or a
+    """The open cycle that keeps a reader at an index; None where there is none, or a
     living writer may be about to close the cycle.
 
     Raises:

@@ -37,7 +37,7 @@ _SAYS_NO_MORE: Final[dict[str, tuple[type, ...]]] = {
 
 
 def shown_value(body: bytes | memoryview) -> object:
-    """What a whole body says.
+    """The value of a whole body.
 
     >>> shown_value(bytes.fromhex("c178e179c178a105")), shown_value(bytes.fromhex("e3696431"))
     ([{'x': 'y'}, {'x': 5}], 'id1')
@@ -52,7 +52,7 @@ def shown_value(body: bytes | memoryview) -> object:
 
 @dataclass(slots=True)
 class _Frame:
-    """What is open: a document, a block, or the key of an event."""
+    """An open part: a document, a block, or the key of an event."""
 
     parts: list[object] = field(default_factory=list)
     fields: dict[str, object] | None = None  # the last part, while names go on

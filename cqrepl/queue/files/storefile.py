@@ -40,6 +40,7 @@ END_MARK: Final = END_OF_FILE.to_bytes(HEADER_BYTES, "little") + _EOF_NAME
 _WALK_COUNT: Final = 65_536  # excerpts per step of a long walk: bounds its memory
 _INDEX_COUNT_MAX: Final = 1 << 20
 _INDEX_SPACING_MAX: Final = 1 << 30
+HEADER_MAX: Final = 1 << 16  # bytes of a header that are read: a longer one is damage
 _LONG_BYTES: Final = 8
 _FIELDS: Final = frozenset(("writePosition", "indexing"))  # version 4 has more
 

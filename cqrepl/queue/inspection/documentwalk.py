@@ -19,7 +19,7 @@ from typing import Final
 
 from cqrepl.kernel.batch import FindStop, find_excerpts, wide_gaps
 from cqrepl.queue.files.filebytes import FileBytes
-from cqrepl.queue.files.storefile import START, Place, parse_header
+from cqrepl.queue.files.storefile import HEADER_MAX, START, Place, parse_header
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.queue.format.index import Position, Sequence
 from wire.errors import WireError
@@ -221,7 +221,9 @@ def _end_of(word: int) -> End:
 def _alignment_of(file: FileBytes) -> int:
     """Bytes that header positions of this file are multiples of; 4 where its header is lost."""
     word = file.word(0)
-    data = file.read(0, HEADER_BYTES + body_length(word)) if is_ready(word) else b""
+    data = file.read(0, min(HEADER_BYTES + body_length(word), HEADER_MAX))
+    if not is_ready(word) or len(data) < HEADER_BYTES + body_length(word):
+        return HEADER_BYTES
     try:
         return parse_header(data, word, file.path).alignment
     except QueueError:

@@ -25,7 +25,14 @@ from typing import Final
 
 from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
 from cqrepl.queue.files.orphanfile import remains
-from cqrepl.queue.files.storefile import END_MARK, START, Place, StoreHeader, parse_header
+from cqrepl.queue.files.storefile import (
+    END_MARK,
+    HEADER_MAX,
+    START,
+    Place,
+    StoreHeader,
+    parse_header,
+)
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Cycle, Index, Position, Sequence
 from cqrepl.queue.format.rollcycle import sequence_bits
@@ -36,7 +43,6 @@ from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Rep
 from cqrepl.queue.inspection.pagescan import PageScan, long_bytes
 from wire.header import END_OF_FILE, HEADER_BYTES, body_length, is_ready
 
-_HEADER_MAX: Final = 1 << 16
 _CHEAP_CHUNK_BYTES: Final = 1 << 14
 _DIGEST_BYTES: Final = 32
 _LOOK_PAUSE_S: Final = 0.001
@@ -137,7 +143,7 @@ def read_header(file: FileBytes, cycle: Cycle, index_first: Index) -> StoreHeade
     """The header of a store file; a report of what is wrong where it cannot be read."""
     word = file.word(0)
     if is_ready(word):
-        data = file.read(0, min(HEADER_BYTES + body_length(word), _HEADER_MAX))
+        data = file.read(0, min(HEADER_BYTES + body_length(word), HEADER_MAX))
         try:
             if len(data) < HEADER_BYTES + body_length(word):
                 raise QueueDamaged(

@@ -65,7 +65,7 @@ class LostMark(NamedTuple):
         )
 
     def refusal(self, cycles: Cycles, met: QueueError | None = None) -> QueueDamaged:
-        """What an append says that is not made for it.
+        """The error of an append that is refused for this mark.
 
         Args:
             met: the error that it has met.

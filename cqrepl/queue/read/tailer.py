@@ -214,8 +214,8 @@ class Tailer:
             yield from self
 
     def stand(self) -> Stand | None:
-        """Where a live pump can read on; None where the file ends, is of an old version, or none is
-        open."""
+        """The place from which a live pump can read on; None where the file ends, is of an old
+        version, or none is open."""
         self._step_back()
         store = self._store
         if store is None or store.word_at(self._position) == END_OF_FILE:

@@ -71,7 +71,7 @@ class OfferGate:
         return True
 
     def _gives_way(self, stop: Stop, offer: ReplicationHandler) -> bool:
-        """Whether a queue that has stopped is tried with this offer: what it was stopped for came
+        """True where a stopped queue is tried with this offer: what it was stopped for came
         of another source, or of this one, which is looked at anew before anything moves. Where a
         copy differs, or a source that cannot prove what it holds left a gap, an operator has to
         look first."""

@@ -69,8 +69,8 @@ class HostMarks:
         return max(self.sent, self.acknowledged) > FORGOTTEN
 
     def reaches(self, index: int) -> bool:
-        """Whether a host that says it has everything up to this index was sent that: its word may
-        have been lost with a connection."""
+        """True where a host that says it has everything up to this index was sent that: its
+        acknowledgement may have been lost with a connection."""
         return index <= max(self.acknowledged, self.sent)
 
     def raise_sent(self, index: int) -> None:
@@ -85,8 +85,8 @@ class HostMarks:
             self._kept.raise_to(self.host_id, MarkLevel.ACKNOWLEDGED, _NOTHING_YET)
 
     def covers(self, index: int) -> int:
-        """How much of the queue is covered by what a host has that has everything up to `index`:
-        what is missing may have been written anew."""
+        """The last index that a host surely has, which says that it has everything up to `index`:
+        excerpts that were missing may have been written anew."""
         return min(index, self._limit)
 
     def raise_acknowledged(self, index: int) -> None:

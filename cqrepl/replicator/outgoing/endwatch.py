@@ -175,8 +175,8 @@ class EndWatch:
             self.lost = None
 
     def _look_at(self, index: Index) -> _Seen:
-        """What changes when the store file of an index does, or a name in the directory; None
-        where that cannot be told now."""
+        """Numbers that change with the store file of an index, or with a name in the directory;
+        None where the system does not tell them now."""
         cycles = self._queue.cycles
         try:
             changed_ns = os.stat(cycles.path).st_mtime_ns

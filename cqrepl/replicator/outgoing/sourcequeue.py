@@ -266,7 +266,7 @@ class SourceQueue:
         return queue.next_index() if queue.is_of_this_boot else self.chains.readable_end()
 
     def _hindrances(self, policy: AckPolicy) -> list[str]:
-        """What keeps hosts from saying that an index is as safe as a policy says; in any thread."""
+        """Reasons why hosts do not call an index as safe as a policy asks; in any thread."""
         found = [f"here {self.unproved.why}"] if self.unproved.why else []
         for host, whys in sorted(self.kept_back().items()):
             if policy.level in whys and host in policy.counted:

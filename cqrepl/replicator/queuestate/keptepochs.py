@@ -26,7 +26,7 @@ class Fenced(QueueError):
 
 
 class Tail(NamedTuple):
-    """What of a copy its source never had.
+    """Excerpts of a copy that its source never had.
 
     Args:
         beyond: its first index, and the next index of what stays; None for nothing.

@@ -237,7 +237,7 @@ def _merged(
 
 
 def _held(place: ArchivePlace, layout: QueueLayout) -> tuple[Manifest, str | None]:
-    """What is in the archive already, and what tells its manifest from later ones.
+    """The manifest of an archive, and the mark that tells it from later ones.
 
     Raises:
         QueueDamaged: there are parts, and no manifest any more.

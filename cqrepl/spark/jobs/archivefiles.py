@@ -99,7 +99,7 @@ class ArchivedCycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an archive holds, and the identity of the queue that it is of; None: not bound yet."""
+    """The content of an archive, and the identity of its queue; None: not bound yet."""
 
     layout: QueueLayout
     cycles: tuple[ArchivedCycle, ...]

@@ -34,7 +34,7 @@ def check_bound(queue: Queue, manifest: Manifest, where: str) -> None:
 def bound_identity(
     queue: Queue, manifest: Manifest, plan: ArchivePlan, where: str, *, replaces: bool
 ) -> Identity | None:
-    """What a manifest names from now on; None where the queue can keep no identity.
+    """The identity that a manifest names from now on; None where the queue can keep none.
 
     Args:
         plan: has been judged, and clashes with nothing.
