@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import click
 
-from cqrepl.commands.spot import parse_place, parse_spot
+from cqrepl.commands.spot import parse_dumped, parse_place, parse_spot
 from cqrepl.console.units import format_size, parse_hosts, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ parse_excerpt_size: Final = size_to(1 << 30)
 EXCERPT_SIZE: Final = Converted("size", parse_excerpt_size)
 SPOT: Final = Converted("index", parse_spot)
 INDEX: Final = Converted("index", parse_place)
+DUMPED_INDEX: Final = Converted("index", parse_dumped)
 RETURNS: Final = _hosts_or("known", frozenset())
 ADDRESS: Final = Converted("address", _address)
 HOSTS: Final = _hosts_or("all", None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from cqrepl._version import VERSION
-from cqrepl.cli.options import INDEX
+from cqrepl.cli.options import DUMPED_INDEX
 
 if TYPE_CHECKING:
     from cqrepl.dump.dispatch import DumpOptions
@@ -62,8 +62,12 @@ _POSITION = click.IntRange(min=0)
 @click.option("--hex", "with_hex", is_flag=True, help="The bytes as well.")
 @click.option("--plain", is_flag=True, help="The bare dump, as Java prints it.")
 @click.option("--at", type=_POSITION, metavar="POSITION", help="Begin with the document there.")
-@click.option("--from", "index_first", metavar="INDEX", type=INDEX, help="Begin with this excerpt.")
-@click.option("--to", "index_last", metavar="INDEX", type=INDEX, help="End with this excerpt.")
+@click.option(
+    "--from", "index_first", metavar="INDEX", type=DUMPED_INDEX, help="Begin with this excerpt."
+)
+@click.option(
+    "--to", "index_last", metavar="INDEX", type=DUMPED_INDEX, help="End with this excerpt."
+)
 @click.option(
     "--grep", "pattern", metavar="RE", callback=_pattern, help="Only documents whose text matches."
 )

@@ -67,10 +67,22 @@ def parse_place(text: str) -> int:
     return index
 
 
-def _index_of(text: str) -> int | None:
+def parse_dumped(text: str) -> int:
+    """The index that a text names as dumps show it: in hexadecimal, with or without the 0x.
+
+    Raises:
+        ValueError: with what was expected, in one sentence.
+    """
+    index = _index_of(text, has_decimal=False)
+    if index is None:
+        raise ValueError(f"expected an index in hexadecimal, got {text!r}")
+    return index
+
+
+def _index_of(text: str, *, has_decimal: bool = True) -> int | None:
     """An index in each form that messages, tables and Java print: 0x451600000004; digits alone,
-    which are decimal; hexadecimal without the 0x, where a letter tells that it is."""
-    if re.fullmatch(r"[0-9]{1,19}", text):
+    which are decimal but in dumps; hexadecimal without the 0x, where a letter tells that it is."""
+    if has_decimal and re.fullmatch(r"[0-9]{1,19}", text):
         index = int(text)
     elif re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,16}", text):
         index = int(text, 16)

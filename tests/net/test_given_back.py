@@ -8,7 +8,6 @@ import pytest
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.format.index import Index
-from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.agreement import lineage
 from cqrepl.replicator.outgoing import lineagedesk
 from tests.support.copies import assert_same
@@ -48,13 +47,14 @@ async def test_it_is_no_difference_once_it_is_back(
     """It is missing when the offer and the answer are made, and back when they are compared."""
     await two_copies(tmp_path)
     put_back = taken(tmp_path, side, ahead)
-    check = lineage.check_lineage
+    looks: list[Callable[..., object]] = [lineage.missed_below, lineage.check_lineage]
+    for look in looks:
 
-    def back_by_then(chains: Chains, index: int, *more: object) -> None:
-        put_back()
-        check(chains, index, *more)  # type: ignore[arg-type]  # the rest as it came
+        def back_by_then(*claimed: object, look: Callable[..., object] = look) -> object:
+            put_back()
+            return look(*claimed)
 
-    monkeypatch.setattr(lineagedesk, "check_lineage", back_by_then)
+        monkeypatch.setattr(lineagedesk, look.__name__, back_by_then)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
         await eventually(lambda: source.queues["q"].acknowledged == noon_index(ahead=2, sequence=6))
         assert not source.stops + sink.stops

@@ -39,25 +39,6 @@ class FilesChanged(OSError):
         super().__init__("store files came or went while the copies were compared")
 
 
-class CameBelow(Diverged):
-    """A source holds excerpts below the first one of a copy, which never held them.
-
-    Args:
-        index: the first one of them.
-        copy_first: the first index of the copy's first cycle.
-        who: the sink, for people.
-    """
-
-    def __init__(self, index: Index, copy_first: Index, who: str) -> None:
-        super().__init__(
-            index,
-            "excerpts",
-            f"nothing by {who}: its copy begins at {format_index(copy_first)}, and no earlier store"
-            " file was taken off there; move the earlier store file of the source away, or begin"
-            " the copy anew in an empty directory",
-        )
-
-
 def warn_without_proof() -> None:
     """Says that nothing can be proved here, where that is so."""
     if not has_chains():
@@ -116,7 +97,6 @@ def check_lineage(chains: Chains, index: int, claimed: Lineage, shift: int, who:
         IndexGap: this source does not hold all before it.
         QueueError: a store file cannot be read.
     """
-    check_below(chains, claimed, shift, who)
     own, end = held(chains, index, claimed, shift), Index(index)
     for what, mine, theirs in (
         ("the cycles before", own.cycles, claimed.cycles),
@@ -128,17 +108,23 @@ def check_lineage(chains: Chains, index: int, claimed: Lineage, shift: int, who:
             raise Diverged(end, stored, received, is_before=True)
 
 
-def check_below(chains: Chains, claimed: Lineage, shift: int, who: str) -> None:
-    """Looks for excerpts of this source that are below all that a sink holds, though nothing was
-    taken off there.
+def missed_below(chains: Chains, claimed: Lineage, shift: int, who: str) -> Diverged | None:
+    """The difference of a copy that lacks excerpts below its first one, though nothing was taken
+    off there: no stream brings them to it any more. None where it lacks none.
 
     Raises:
-        Diverged: there are some: no stream brings them to it any more.
         QueueError: a store file cannot be read.
     """
     if claimed.holds_from is None or claimed.first_cycle == NO_CYCLE:
-        return
+        return None
     missed = chains.counts(Cycle(claimed.holds_from), Cycle(claimed.first_cycle))
-    if missed:
-        first = index_of(Cycle(claimed.first_cycle), SEQUENCE_FIRST, shift)
-        raise CameBelow(index_of(missed[0][0], SEQUENCE_FIRST, shift), first, who)
+    if not missed:
+        return None
+    begins = index_of(Cycle(claimed.first_cycle), SEQUENCE_FIRST, shift)
+    return Diverged(
+        index_of(missed[0][0], SEQUENCE_FIRST, shift),
+        "excerpts",
+        f"nothing by {who}: its copy begins at {format_index(begins)}, and no earlier store file"
+        " was taken off there; move the earlier store file of the source away, or begin the copy"
+        " anew in an empty directory",
+    )

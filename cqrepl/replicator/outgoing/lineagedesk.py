@@ -31,10 +31,10 @@ from cqrepl.replicator.agreement.divergence import Compared, DivergenceSearch
 from cqrepl.replicator.agreement.identities import check_copy_of
 from cqrepl.replicator.agreement.lineage import (
     NO_CYCLE,
-    CameBelow,
     FilesChanged,
     check_lineage,
     first_held,
+    missed_below,
 )
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.returndesk import ReturnDesk
@@ -69,6 +69,7 @@ class LineageDesk:
         self._changed = changed
         self._audited: dict[Cid, dict[Cycle, ev.CopyAudited]] = {}  # the last one of each cycle
         self._left_out: set[Cid] = set()  # queues of which not all that was told was compared
+        self._asked_again: set[str] = set()  # queues whose copy seemed to lack the begin
         self._ways = Together(AUDITED_TOGETHER)
         self._asked_until = -math.inf  # by trio's clock: so long an answer is waited for
         self._has_audited = Signal()
@@ -90,17 +91,19 @@ class LineageDesk:
         assert source.answer is not None
         next_index = source.answer.next_index
         who = f"host {each.marks.host_id}"
+        missed = await in_thread(partial(missed_below, chains, lineage, each.shift, who))
+        if missed is not None:
+            await self._stop_below(each, missed)
+            return
         try:
             check = partial(check_lineage, chains, index, lineage, each.shift, who)
             is_ahead = next_index > source.offer.next_index  # it has to wait until it may give back
             settle = _settle_nothing if is_ahead else self._settling(each)
             await self._proved(each, await in_thread(partial(_settled, check, settle)))
-        except Diverged as error:
+        except Diverged:
             if not self._is_on(each):
                 return
             await self._check_offer(each)
-            if isinstance(error, CameBelow):
-                raise
             compared = Compared(
                 end=Index(index),
                 theirs=lineage,
@@ -140,6 +143,22 @@ class LineageDesk:
         now = await in_thread(partial(first_held, each.queue.chains))
         if offered is not None and offered.first_cycle != now.first_cycle:
             raise FilesChanged
+
+    async def _stop_below(self, each: Outgoing, missed: Diverged) -> None:
+        """Stops a queue of which the copy lacks the begin; the sink is asked once more before, as a
+        store file of the copy may have been away while it answered.
+
+        Raises:
+            FilesChanged: the next offer asks it.
+            Diverged: it says the same again.
+        """
+        if not self._is_on(each):
+            return
+        await self._check_offer(each)
+        if each.queue.name not in self._asked_again:
+            self._asked_again.add(each.queue.name)
+            raise FilesChanged
+        raise missed
 
     async def tell_proved(self, each: Outgoing, identity: Identity | None = None) -> None:
         """The sink holds what this queue does, and hears so. If only one of the two has an

@@ -69,6 +69,12 @@ class PauseDesk:
             self._has_begun.set()
             self._changed.set()
 
+    def end(self, name: str) -> None:
+        """It has stopped: it pauses no more, and does not go on."""
+        if self._pauses.pop(name, None) is not None:
+            self._waiting.discard(name)
+            self._has_begun.set()
+
     def hear(self, name: str, message: str) -> None:
         """The sink has let go of a queue, and says why."""
         said = said_by_peer(message)

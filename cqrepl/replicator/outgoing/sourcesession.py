@@ -447,6 +447,7 @@ class SourceSession:
         self._lanes.once_back(each, each.close)
         self._pump.call_back()
         each.has_stopped = True
+        self._pauses.end(each.queue.name)
         is_sinks = of_peer or reason not in OWN_REASONS or not each.is_final
         host_id = each.marks.host_id if is_sinks else None
         stop = Stop(name=each.queue.name, reason=reason, message=why, host_id=host_id)

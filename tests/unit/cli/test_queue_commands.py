@@ -466,6 +466,8 @@ def test_each_form_of_an_index_is_taken_by_each_command(
         ("repair", path, "--quarantine", index),
     ):
         assert invoke(*words).exit_code == 0, words
+    if form == "{}":  # a dump takes digits alone as hexadecimal, as it shows them
+        return
     runner = CliRunner()
     same = [str(noon_path(path)), "--from", index, "--to", index]
     shown = runner.invoke(wire_dump, [*same, "--json"])
