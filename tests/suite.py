@@ -47,6 +47,7 @@ QUICK: Final = (
 )
 # but for these files, each of which takes long or starts processes
 SLOW: Final = (
+    "tests/net/test_audits.py",
     "tests/net/test_back_copy_fence.py",
     "tests/net/test_disk_full.py",
     "tests/net/test_dump_proxy.py",
@@ -55,10 +56,15 @@ SLOW: Final = (
     "tests/net/test_kept_lanes.py",
     "tests/net/test_late_queues.py",
     "tests/net/test_left_sinks.py",
+    "tests/net/test_looks.py",
     "tests/net/test_on_divergence.py",
     "tests/net/test_pauses.py",
+    "tests/net/test_promotion.py",
     "tests/net/test_promotion_meanwhile.py",
+    "tests/net/test_promotion_schedules.py",
+    "tests/net/test_promotion_torn.py",
     "tests/net/test_relay.py",
+    "tests/net/test_resting.py",
     "tests/net/test_source_pauses.py",
     "tests/net/test_stalled_peers.py",
     "tests/net/test_whose_copy.py",
