@@ -11,6 +11,7 @@ import socket
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -111,7 +112,10 @@ def _start(settings: SessionSettings, name: str, folder: Path) -> SparkSession:
     try:
         with log.open("w") as out:
             gateway = _launched(conf, {} if settings.verbose else {"stdout": out, "stderr": out})
-        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        with warnings.catch_warnings():
+            # it is about versions of pandas, which no command uses
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+            return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (PySparkException, Py4JError) as error:
         if is_interrupted(error):
             raise KeyboardInterrupt from error

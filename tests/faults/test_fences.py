@@ -275,12 +275,12 @@ def test_in_the_process_of_a_sink_nobody_else_appends(path: Path, queue: Queue) 
     """The append lock names this process, and keeps none of its appenders out: the role does.
     One that has a pen already is called back from it."""
     with Queue.open_for_append(path) as other:
-        rival = other.appender()
+        rival = other.appender(to_copy=True)
         rival.append([b"0"], NOON_MS)
         queue.append_lock.acquire()
         queue.begin_following(1.0)
         sole = queue.appender(is_sole=True)
-        for attempt in (rival, other.appender()):
+        for attempt in (rival, other.appender(to_copy=True), other.appender()):
             with pytest.raises(QueueLocked, match=f"process {os.getpid()} keeps the append lock"):
                 attempt.append([b"never"], NOON_MS)
             with pytest.raises(QueueLocked):
@@ -297,7 +297,7 @@ def test_a_lock_that_an_earlier_process_of_this_id_has_left_keeps_nobody_out(
     """As in containers, where each process may have the same id."""
     queue.note_follower(is_follower=True)
     set_word(path, APPEND_LOCK_KEY, os.getpid())
-    queue.appender().append([b"0"], NOON_MS)
+    queue.appender(to_copy=True).append([b"0"], NOON_MS)
     assert [data for _, data in read(path)] == [b"0"]
 
 

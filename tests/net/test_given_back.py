@@ -47,7 +47,7 @@ async def test_it_is_no_difference_once_it_is_back(
     """It is missing when the offer and the answer are made, and back when they are compared."""
     await two_copies(tmp_path)
     put_back = taken(tmp_path, side, ahead)
-    looks: list[Callable[..., object]] = [lineage.missed_below, lineage.check_lineage]
+    looks: list[Callable[..., object]] = [lineage.check_begin, lineage.check_lineage]
     for look in looks:
 
         def back_by_then(*claimed: object, look: Callable[..., object] = look) -> object:

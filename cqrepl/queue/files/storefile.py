@@ -42,7 +42,8 @@ _INDEX_COUNT_MAX: Final = 1 << 20
 _INDEX_SPACING_MAX: Final = 1 << 30
 HEADER_MAX: Final = 1 << 16  # bytes of a header that are read: a longer one is damage
 _LONG_BYTES: Final = 8
-_FIELDS: Final = frozenset(("writePosition", "indexing"))  # version 4 has more
+_ROLL: Final = "roll"  # a field of version 4 alone: there each store file tells its roll cycle
+_FIELDS: Final = frozenset(("writePosition", "indexing"))  # all that a 5.17 header has
 
 
 class Place(NamedTuple):
@@ -384,8 +385,10 @@ def _parsed_header(data: bytes | memoryview, word: int, path: Path) -> StoreHead
         if not is_metadata(word) or reader.read_name() != "header":
             raise WireError("meta-data of the name 'header' was expected")
         fields = typed_fields(reader)
-        if "dataFormat" not in fields and not _FIELDS.issuperset(fields):  # such as its roll cycle
+        if _ROLL in fields:
             raise NotAQueue("expected a store file of version 5, found version 4", path=path)
+        if "dataFormat" not in fields and not _FIELDS.issuperset(fields):
+            raise WireError(f"a field 'dataFormat' was expected beside {sorted(fields)}")
         header = _read_header(fields, _alignment(fields, path))
     except (WireError, KeyError) as error:
         if _is_fieldless(data, word):

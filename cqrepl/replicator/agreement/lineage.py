@@ -39,6 +39,11 @@ class FilesChanged(OSError):
         super().__init__("store files came or went while the copies were compared")
 
 
+class BeginMissing(Diverged):
+    """The copy lacks excerpts below its first one, though nothing was taken off there: no stream
+    brings them to it any more."""
+
+
 def warn_without_proof() -> None:
     """Says that nothing can be proved here, where that is so."""
     if not has_chains():
@@ -108,20 +113,20 @@ def check_lineage(chains: Chains, index: int, claimed: Lineage, shift: int, who:
             raise Diverged(end, stored, received, is_before=True)
 
 
-def missed_below(chains: Chains, claimed: Lineage, shift: int, who: str) -> Diverged | None:
-    """The difference of a copy that lacks excerpts below its first one, though nothing was taken
-    off there: no stream brings them to it any more. None where it lacks none.
+def check_begin(chains: Chains, claimed: Lineage, shift: int, who: str) -> None:
+    """Checks that a copy lacks no excerpts below its first one, unless they were taken off there.
 
     Raises:
+        BeginMissing: it lacks some.
         QueueError: a store file cannot be read.
     """
     if claimed.holds_from is None or claimed.first_cycle == NO_CYCLE:
-        return None
+        return
     missed = chains.counts(Cycle(claimed.holds_from), Cycle(claimed.first_cycle))
     if not missed:
-        return None
+        return
     begins = index_of(Cycle(claimed.first_cycle), SEQUENCE_FIRST, shift)
-    return Diverged(
+    raise BeginMissing(
         index_of(missed[0][0], SEQUENCE_FIRST, shift),
         "excerpts",
         f"nothing by {who}: its copy begins at {format_index(begins)}, and no earlier store file"

@@ -31,10 +31,11 @@ from cqrepl.replicator.agreement.divergence import Compared, DivergenceSearch
 from cqrepl.replicator.agreement.identities import check_copy_of
 from cqrepl.replicator.agreement.lineage import (
     NO_CYCLE,
+    BeginMissing,
     FilesChanged,
+    check_begin,
     check_lineage,
     first_held,
-    missed_below,
 )
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.returndesk import ReturnDesk
@@ -91,15 +92,14 @@ class LineageDesk:
         assert source.answer is not None
         next_index = source.answer.next_index
         who = f"host {each.marks.host_id}"
-        missed = await in_thread(partial(missed_below, chains, lineage, each.shift, who))
-        if missed is not None:
-            await self._stop_below(each, missed)
-            return
         try:
+            begin = partial(check_begin, chains, lineage, each.shift, who)
             check = partial(check_lineage, chains, index, lineage, each.shift, who)
             is_ahead = next_index > source.offer.next_index  # it has to wait until it may give back
             settle = _settle_nothing if is_ahead else self._settling(each)
-            await self._proved(each, await in_thread(partial(_settled, check, settle)))
+            await self._proved(each, await in_thread(partial(_settled, begin, check, settle)))
+        except BeginMissing as missing:
+            await self._stop_below(each, missing)
         except Diverged:
             if not self._is_on(each):
                 return
@@ -144,13 +144,13 @@ class LineageDesk:
         if offered is not None and offered.first_cycle != now.first_cycle:
             raise FilesChanged
 
-    async def _stop_below(self, each: Outgoing, missed: Diverged) -> None:
+    async def _stop_below(self, each: Outgoing, missing: BeginMissing) -> None:
         """Stops a queue of which the copy lacks the begin; the sink is asked once more before, as a
         store file of the copy may have been away while it answered.
 
         Raises:
             FilesChanged: the next offer asks it.
-            Diverged: it says the same again.
+            BeginMissing: it says the same again.
         """
         if not self._is_on(each):
             return
@@ -158,7 +158,7 @@ class LineageDesk:
         if each.queue.name not in self._asked_again:
             self._asked_again.add(each.queue.name)
             raise FilesChanged
-        raise missed
+        raise missing
 
     async def tell_proved(self, each: Outgoing, identity: Identity | None = None) -> None:
         """The sink holds what this queue does, and hears so. If only one of the two has an
@@ -367,7 +367,10 @@ def _settle_nothing() -> None:
     return None
 
 
-def _settled(check: Callable[[], None], settle: Callable[[], Identity | None]) -> Identity | None:
-    """The way into a thread is gone once for both."""
+def _settled(
+    begin: Callable[[], None], check: Callable[[], None], settle: Callable[[], Identity | None]
+) -> Identity | None:
+    """The way into a thread is gone once for all three."""
+    begin()
     check()
     return settle()

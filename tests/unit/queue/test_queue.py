@@ -82,15 +82,23 @@ def test_version_4_by_its_table(path: Path) -> None:
         Queue.open(path)
 
 
-def test_version_4_by_a_store_file(path: Path) -> None:
-    """Its header has other fields."""
+@pytest.mark.parametrize(
+    ("field", "error", "words"),
+    [
+        # each store file says itself when it rolls, as in version 4
+        (b"\xc4roll" + 6 * b"\x8f", NotAQueue, "version 4"),
+        (b"\xcadetaFormat", QueueDamaged, "'dataFormat' was expected"),
+    ],
+)
+def test_another_field_in_the_header_of_a_store_file(
+    path: Path, field: bytes, error: type[QueueError], words: str
+) -> None:
     fill(path, "FAST_DAILY", {0: 1})
     store = noon_path(path)
-    raw = store.read_bytes()
-    store.write_bytes(raw.replace(b"\xcadataFormat", b"\xcadetaFormat"))
-    with pytest.raises(NotAQueue, match="version 4") as error:
+    store.write_bytes(store.read_bytes().replace(b"\xcadataFormat", field))
+    with pytest.raises(error, match=words) as found:
         Queue.open(path)
-    assert error.value.path == store
+    assert found.value.path == store
 
 
 def test_a_table_store_that_is_a_directory(path: Path) -> None:

@@ -66,6 +66,8 @@ def test_a_plan_keeps_little_of_a_cycle(
             tracemalloc.stop()
 
     peak(FEW)  # what is made once
-    assert peak(MANY) - peak(FEW) <= KEPT_MAX * (MANY - FEW)
+    # of three times: threads that another test has left in this process may allocate too
+    of_many = min(peak(MANY) for _ in range(3))
+    assert of_many - peak(FEW) <= KEPT_MAX * (MANY - FEW)
     mapped = Path("/proc/self/maps").read_text()
     assert not any(str(path) in mapped for both in queues.values() for path in both)
