@@ -16,6 +16,7 @@ from typing import Final, Self
 
 import trio
 
+from cqrepl.net.directoryclaim import DirectoryClaim
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.errors import Refused
 from cqrepl.net.eventloop import check_in_trio
@@ -31,7 +32,14 @@ from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.hostevents import HostEvents, telling
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter, OwnWriters
-from cqrepl.replicator.hostroles import by_epochs, check_no_epoch, directions, relays_of
+from cqrepl.replicator.hostroles import (
+    by_epochs,
+    check_known,
+    check_logs_stay,
+    check_no_epoch,
+    directions,
+    relays_of,
+)
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.lateroles import LateRoles
 from cqrepl.replicator.lostcycles.lostfiles import LostFiles
@@ -50,7 +58,6 @@ from cqrepl.replicator.source import Source, open_source
 from cqrepl.replicator.succession.fencedesk import FenceDesk
 from cqrepl.replicator.succession.promoter import Promoter
 
-SHOWN_MAX: Final = 10  # names of queues, of an error
 HAND_OVER_SECONDS: Final = 10.0  # for the other host to be ready, when a queue changes its master
 LOOK_SECONDS: Final = 0.05  # between two looks for that
 
@@ -72,7 +79,8 @@ class Host:
     Raises:
         QueueError: when it is entered, as all of these: none of its queues can be opened. Of
             several, one that cannot be opened stops alone, and is in `stops`.
-        Refused: a directory would be for two queues, or for a queue and a log.
+        Refused: a directory would be for two queues, or for a queue and a log, or another process
+            runs a host of this id on it (where its settings name a `run_dir`).
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: a queue that goes both ways, or names that cannot be used.
         RuntimeError: it is entered again, or not in a task of trio.
@@ -96,6 +104,7 @@ class Host:
         self._block: AbstractAsyncContextManager[None] | None = None
         self._writers = OwnWriters()
         self._paths: dict[str, Path] = {}  # of all queues
+        self._claim: Final = DirectoryClaim(settings.run_dir, settings.protocol.host_id)
         self._lost: LostFiles | None = None
         self._changing = 0  # blocks that are at it
         self._turns: dict[str, trio.Lock] = {}
@@ -283,6 +292,7 @@ class Host:
         if settings.sink.masters:
             sources, sinks = by_epochs(sources, sinks, epochs, settings.protocol.host_id)
         self._place(settings, sources, sinks, removed)
+        await self._claim.take([*self._paths.values(), *sources.values(), *sinks.values()])
         self._set(old := self.settings, settings)
         streamed: list[SourceQueue] = []
         taken: list[SinkQueue] = []
@@ -298,6 +308,7 @@ class Host:
                     await self.source.drop(each)
                 for one in taken:
                     await self.sink.drop(one)
+                await self._claim.take(self._paths.values())
             raise
         with self.changing():
             for each in streamed:
@@ -320,6 +331,7 @@ class Host:
                     await self.sink.follow(name, giver)
             added = passed_on - set(self._relays.names)
             self._relays.add({name: self._paths[name] for name in sorted(added)})
+        await self._claim.take(self._paths.values())
         self.sink.changed.set()
 
     def _place(
@@ -335,17 +347,11 @@ class Host:
             Refused: one would not, or a log would have another place than before.
         """
         names = {name: path for name, path in self._paths.items() if name not in removed}
-        taken = {name: path for name, path in names.items() if name in self.sink.queues}
-        streamed = {name: path for name, path in names.items() if name not in taken}
-        streamed |= sources
-        taken |= sinks
+        taken = {name: path for name, path in names.items() if name in self.sink.queues} | sinks
+        streamed = {each: path for each, path in names.items() if each not in taken} | sources
         own, own_log = settings.source.ack_log, settings.sink.append_log
-        for log, now, then in (
-            (own, len(self.source.names - self.sink.queues.keys()), len(streamed)),
-            (own_log, len(self.sink.queues), len(taken)),
-        ):
-            if log is not None and 1 in (now, then) and now != then:
-                raise Refused(f"{log}: a log has another place with one queue than with several")
+        now = len(self.source.names - self.sink.queues.keys())
+        check_logs_stay({own: (now, len(streamed)), own_log: (len(self.sink.queues), len(taken))})
         check_apart(streamed, taken, named_logs(own, streamed, own_log, taken))
         self.source.place_logs(streamed)
         self.sink.place_logs(taken)
@@ -490,10 +496,7 @@ class Host:
     def _check_name(self, name: str) -> None:
         if name in self.source.late and name not in self.sink.queues:
             raise Refused(f"queue {name!r} is not open yet: {self.source.late[name].message}")
-        known = sorted(self.source.queues.keys() | self.sink.queues.keys())
-        if name not in known:
-            shown = ", ".join(known[:SHOWN_MAX]) + (", ..." if len(known) > SHOWN_MAX else "")
-            raise ValueError(f"one of the queues {shown} expected, {name!r} came")
+        check_known(name, self.source.queues.keys() | self.sink.queues.keys())
 
     def queue(self, name: str | None = None) -> HostQueue:
         """One of its queues, to append to and to wait for.
@@ -543,6 +546,8 @@ class Host:
         passed_on = {name: to_here[name] for name in relayed}
         self._paths = names
         with ExitStack() as stack:
+            stack.callback(self._claim.end)
+            await self._claim.take(names.values())
             self._syncer = syncer = Syncer(settings.scrub_bytes_per_s)
             own, sinks = settings.source, settings.sink
             self.source, unstreamed = open_source(from_here, own, syncer, stack, epochs)

@@ -4,8 +4,9 @@ The file of a cluster names a master for each, which is only the first choice: w
 promised an epoch, that says who leads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
+from typing import Final
 
 from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
@@ -14,6 +15,8 @@ from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
+
+SHOWN_MAX: Final = 10  # names of queues, of an error
 
 
 def directions(
@@ -46,6 +49,32 @@ def relays_of(settings: HostSettings) -> frozenset[str]:
     come from a host that is named."""
     both = settings.sources.keys() & settings.sinks.keys() & settings.sink.masters.keys()
     return frozenset(n for n in both if Path(settings.sources[n]) == Path(settings.sinks[n]))
+
+
+def check_known(name: str, queues: Set[str]) -> None:
+    """Looks whether a host has a queue of this name.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if name not in queues:
+        known = sorted(queues)
+        shown = ", ".join(known[:SHOWN_MAX]) + (", ..." if len(known) > SHOWN_MAX else "")
+        raise ValueError(f"one of the queues {shown} expected, {name!r} came")
+
+
+def check_logs_stay(counts: Mapping[Path | None, tuple[int, int]]) -> None:
+    """Looks whether each log stays where it is with other queues than before.
+
+    Args:
+        counts: of each log the number of its queues, now and then.
+
+    Raises:
+        Refused: one would not.
+    """
+    for log, (now, then) in counts.items():
+        if log is not None and 1 in (now, then) and now != then:
+            raise Refused(f"{log}: a log has another place with one queue than with several")
 
 
 def by_epochs(

@@ -118,7 +118,8 @@ class HostSettings:
         scrub_bytes_per_s: so many bytes of store files are read once more, round after
             round, and compared with what they held; 0: none.
         run_dir: directory of the socket at which `cqrepl status` and others ask the host, and tell
-            it what to do: `usual_run_dir()` for theirs; None: there is none.
+            it what to do: `usual_run_dir()` for theirs. It also keeps out a second host of this id
+            on the same directories. None: there is none.
 
     Raises:
         ValueError: nodes that do not fit together.
