@@ -41,6 +41,9 @@ def _lines(info: QueueInfo) -> Iterator[str]:
     yield f"{info.path}"
     yield f"roll cycle  {info.layout}" + ("" if info.has_table else "  (no table store)")
     yield f"excerpts    {info.count:,}{_range(info.first_index, info.last_index)}"
+    if info.stayed:
+        stayed = plural(info.stayed, "excerpt")
+        yield f"begins      at {format_index(info.begin)}: {stayed} before it stayed in the queue"
     size = sum(file.allocated_bytes for file in info.files)
     free = format_bytes(info.free_bytes)
     yield f"disk        {format_bytes(size)} in {plural(len(info.files), 'file')}, {free} free"

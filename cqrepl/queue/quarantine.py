@@ -4,7 +4,9 @@ Theory of operation. Two copies that hold different excerpts under one index bot
 person can say which of them is wrong. From that one the tail is taken: its store files go whole
 into a new directory below `quarantine/`, which is a queue that every reader opens, with a report of
 what is in it. Nothing is deleted. Of the first file, what comes before the cut is needed here as
-well: it is appended to a new file, which takes the place of the old one in one step.
+well: it is appended to a new file, which takes the place of the old one in one step. The old one
+still holds it, so the new queue's table store names the index at which that queue begins, before
+any file is in it: readers of this package, not Java's, go by it.
 
 A kill at any step leaves a queue, and doing it again completes it. What tells of the tail is taken
 back first, since a mark that says too little does no harm: what was sent, acknowledged and synced,
@@ -25,6 +27,7 @@ from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.chain import has_chains
+from cqrepl.queue.files.chroniclemarks import BEGIN_KEY
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.filesync import sync_file
 from cqrepl.queue.files.fileusers import check_unused
@@ -254,6 +257,10 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
     folder.mkdir(parents=True)
     with Queue.open_for_append(folder, create=queue.layout):
         pass
+    if going.cycles[0].kept:
+        _note_begin(
+            folder, index_of(going.cycles[0].cycle, Sequence(going.cycles[0].kept), cycles.shift)
+        )
     for file in (folder / FILE_NAME, *(each.path for each in going.cycles)):
         sync_file(queue.path, file)  # nobody else may hold what goes: a power cut is not to take it
     kept = _keep(queue, going)
@@ -280,6 +287,12 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
         for left in kept.parent.iterdir():
             left.unlink()
         kept.parent.rmdir()
+
+
+def _note_begin(folder: Path, begin: Index) -> None:
+    """Readers of the folder begin there: before any file is in it that holds more."""
+    with closing(TableStore(folder / FILE_NAME, writable=True)) as table:
+        table.value(BEGIN_KEY, begin)
 
 
 def _keep(queue: Queue, going: Quarantine) -> Path | None:

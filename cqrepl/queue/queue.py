@@ -365,6 +365,7 @@ class Queue:
         """
         cycles = self._readable()
         index = number_of(index, "queue.next_index() for what is still to come")
+        index = cycles.not_before_begin(index)
         tailer = Tailer(cycles, index, pauser=pauser, repair=EndRepair(cycles) if repair else None)
         self._keep(tailer)
         return tailer
@@ -446,6 +447,7 @@ class Queue:
         if self._columns is None:
             self._columns = ColumnReader(self._readable())
             self._keep(self._columns)
+        index_from = self._cycles.not_before_begin(index_from)
         return self._columns.read(index_from, index_to, max_rows, max_bytes)
 
     def append(

@@ -58,7 +58,7 @@ def test_it_is_done(path: Path, invoke: Invoke) -> None:
     assert fields["excerpts"] == 4
     assert fields["next_index"] == hex(CUT)
     assert [index for index, _ in read(path)] == [noon_index(sequence=n) for n in range(3)]
-    assert len(read(Path(fields["folder"]))) == 7
+    assert len(read(Path(fields["folder"]))) == 4
 
 
 def test_all_of_it(path: Path, invoke: Invoke) -> None:

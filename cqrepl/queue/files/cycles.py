@@ -12,8 +12,10 @@ and then while it waits: it looks at the table store again when that is another 
 """
 
 import os
+from contextlib import closing
 from pathlib import Path
 
+from cqrepl.queue.files.chroniclemarks import BEGIN_KEY
 from cqrepl.queue.files.closedcycles import FETCH, LET_GO, PUT_BACK, ClosedCycles
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
@@ -24,6 +26,7 @@ from cqrepl.queue.format.errors import (
     QueueError,
     cannot_open,
 )
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of
 from cqrepl.queue.format.rollcycle import Cycle, RollCycle
 
 
@@ -39,11 +42,38 @@ class Cycles:
         self._known: dict[str, Cycle] = {}
         self._names: dict[Cycle, str] = {}  # the same the other way; a cycle has one name
         self._table_seen = self._table_identity()
+        self._begin: Index | None = None  # not looked up yet
 
     @property
     def table_path(self) -> Path:
         """Where the queue's table store is, or would be."""
         return self.path / FILE_NAME
+
+    @property
+    def begin(self) -> Index:
+        """The first index that belongs to the queue, 0 for all: the first store file of a
+        quarantine is a whole one, and holds what stayed in its queue as well.
+
+        Raises:
+            QueueDamaged: the table store cannot be read.
+        """
+        if self._begin is None:
+            self._begin = NEXT_OF_EMPTY
+            try:
+                table = TableStore(self.table_path, writable=False)
+            except FileNotFoundError:
+                return self._begin
+            with closing(table):
+                found = table.find(BEGIN_KEY)
+                if found is not None:
+                    self._begin = Index(max(found.load(), NEXT_OF_EMPTY))
+        return self._begin
+
+    def not_before_begin(self, index: int) -> Index:
+        """This index, or that where the queue begins, if that lies above and its file is there."""
+        begin = self.begin
+        is_before = index < begin and self.has(cycle_of(begin, self.shift))
+        return begin if is_before else Index(index)
 
     def path_of(self, cycle: Cycle) -> Path:
         """Where the store file of a cycle is, or would be.

@@ -15,6 +15,7 @@ from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
+    BEGIN_KEY,
     COPY_OF_KEY,
     FOLLOWER_KEY,
     FOLLOWS,
@@ -40,7 +41,7 @@ from cqrepl.queue.files.syncedmark import SyncedMark
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
 from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.errors import NotAQueue, QueueError, cannot_open
-from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, index_of
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, SEQUENCE_FIRST, Cycle, Index, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.closeddigests import with_digest
 from cqrepl.queue.inspection.documentwalk import End
@@ -129,6 +130,7 @@ class QueueInfo:
     `is_copy` says that it was taken in from a source, and `copy_of` from which host, if known;
     `other_keys` all else that the table store holds, and `keys_end` where its keys end, in bytes.
     `synced` is up to where replication has brought the queue to the disk; None where it has not.
+    `begin` is where a quarantine begins: what its first file holds before stayed in the queue.
     `epochs` are what this copy has promised, and who has led; none where that cannot be read.
     """
 
@@ -151,6 +153,7 @@ class QueueInfo:
     synced: SyncedMark | None
     epochs: Epochs
     findings: tuple[Finding, ...]
+    begin: Index = NEXT_OF_EMPTY
 
     @property
     def unproved_from(self) -> Index | None:
@@ -164,17 +167,35 @@ class QueueInfo:
     @property
     def count(self) -> int:
         """Number of excerpts that can be walked to."""
-        return sum(file.count or 0 for file in self.files)
+        return sum(file.count or 0 for file in self.files) - self.stayed
+
+    @property
+    def stayed(self) -> int:
+        """How many excerpts its files hold that lie before it begins."""
+        return sum(
+            min(file.count, max(0, self.begin - file.index_first))
+            for file in self.files
+            if file.count
+        )
 
     @property
     def first_index(self) -> Index | None:
         """Index of the first excerpt; None when there is none."""
-        return next((file.index_first for file in self.files if file.count), None)
+        there = (file for file in self.files if file.index_last is not None)
+        return next(
+            (
+                max(self.begin, file.index_first)
+                for file in there
+                if file.index_last is not None and file.index_last >= self.begin
+            ),
+            None,
+        )
 
     @property
     def last_index(self) -> Index | None:
         """Index of the last excerpt; None when there is none."""
-        return next((file.index_last for file in reversed(self.files) if file.count), None)
+        last = next((file.index_last for file in reversed(self.files) if file.count), None)
+        return None if last is None or last < self.begin else last
 
     @property
     def is_damaged(self) -> bool:
@@ -249,6 +270,7 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         synced=synced,
         epochs=epochs,
         findings=tuple(findings),
+        begin=Index(max(_key(table, BEGIN_KEY) or 0, NEXT_OF_EMPTY)),
     )
 
 

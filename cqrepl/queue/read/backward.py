@@ -28,6 +28,7 @@ from cqrepl.queue.format.errors import QueueDamaged, used_after_close
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import (
+    SEQUENCE_FIRST,
     Cycle,
     Index,
     Position,
@@ -59,6 +60,7 @@ class BackwardTailer:
         # position of the last excerpt, since behind it an index page may come
         self._last: int
         self._upper, self._last = START, 0
+        self._sequence_min = 0  # of the cycle that it is in: where the queue begins
         self._batch: ExcerptBatch | None = None  # the run that is being handed out
         self._left = 0  # how many of it are not given yet
         # the next cycle to enter is the greatest below this one, from this sequence down
@@ -114,7 +116,7 @@ class BackwardTailer:
         """Fetches the run below; false when there is none."""
         if self.is_closed:
             raise used_after_close("reader", self._cycles.path)
-        while self._upper.sequence == 0:
+        while self._upper.sequence <= self._sequence_min:
             if not self._enter_below():
                 return False
         store = self._store
@@ -134,7 +136,8 @@ class BackwardTailer:
         first = Sequence(self._upper.sequence - len(found.offsets))
         index = index_of(store.cycle, first, self._cycles.shift)
         data = store.mapping.data.toreadonly()
-        self._batch = ExcerptBatch(index, data, found.offsets, found.lengths)
+        batch = ExcerptBatch(index, data, found.offsets, found.lengths)
+        self._batch = batch.part(max(0, self._sequence_min - first), len(batch))
         self._left = len(self._batch)
         self._upper, self._last = Place(first, Position(found.offsets[0] - HEADER_BYTES)), 0
         return True
@@ -190,6 +193,8 @@ class BackwardTailer:
         if store is None:  # not ready, or removed since it was listed
             return True
         self._store, self._indexing = store, Indexing(store)
+        begin = max(self._cycles.begin, index_of(store.cycle, SEQUENCE_FIRST, self._cycles.shift))
+        self._sequence_min = sequence_of(begin, self._cycles.shift)
         walked = store.walk(self._indexing.place_before(end), end)
         self._upper, self._last = walked.place, walked.position_last
         if walked.place.sequence < end:
@@ -215,4 +220,4 @@ class BackwardTailer:
         if self._store is not None:
             self._store.close()
         self._store = self._indexing = self._places = None
-        self._upper, self._last = START, 0
+        self._upper, self._last, self._sequence_min = START, 0, 0

@@ -29,8 +29,10 @@ from cqrepl.queue.format.index import (
 def first_index(cycles: Cycles) -> Index | None:
     """Index of the first excerpt; None when there is none."""
     for cycle in cycles.listing():
-        if count_in(cycles, cycle, 1):
-            return index_of(cycle, SEQUENCE_FIRST, cycles.shift)
+        start = max(cycles.begin, index_of(cycle, SEQUENCE_FIRST, cycles.shift))
+        end = sequence_of(start, cycles.shift) + 1
+        if cycle_of(start, cycles.shift) == cycle and count_in(cycles, cycle, end) == end:
+            return start
     return None
 
 
@@ -77,11 +79,14 @@ def nth_last_index(cycles: Cycles, nth: int) -> Index | None:
             cycles.check_between(cycle, above)
             cycles.check_counted(cycle, in_cycle)
         above = cycle
-        if in_cycle >= nth:
-            return index_of(cycle, Sequence(in_cycle - nth), cycles.shift)
-        if in_cycle:
-            found = index_of(cycle, SEQUENCE_FIRST, cycles.shift)
-            nth -= in_cycle
+        first = index_of(cycle, SEQUENCE_FIRST, cycles.shift)
+        end = Index(first + in_cycle)
+        first = max(first, cycles.begin)
+        if end - first >= nth:
+            return Index(end - nth)
+        if end > first:
+            found = first
+            nth -= end - first
     return found
 
 
@@ -96,7 +101,7 @@ def count(cycles: Cycles, first: int, last: int) -> int:
     if first > last:
         return 0
     shift, total = cycles.shift, 0
-    index_first, index_last = Index(max(first, 0)), Index(last)
+    index_first, index_last = Index(max(first, cycles.begin)), Index(last)
     cycle_first, cycle_last = cycle_of(index_first, shift), cycle_of(index_last, shift)
     listed = cycles.listing()
     if listed:

@@ -305,4 +305,5 @@ class NamedTailer:
         self._stored = index
 
     def _at(self, index: int) -> Tailer:
+        index = self._cycles.not_before_begin(index)
         return Tailer(self._cycles, index, pauser=self._pauser, repair=self._repair)
