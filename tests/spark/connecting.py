@@ -6,6 +6,7 @@ python -m tests.spark.connecting sc://127.0.0.1:15002 read /data/queues/orders
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,39 +80,73 @@ def jobs(spark: "SparkSession", queue: Path) -> object:
 
 def tables(spark: "SparkSession", queue: Path) -> object:
     """What is said of tables that a `DROP` would delete with a queue."""
-    from cqrepl.spark.tableoptions import TableError
-
     ask = spark.guards_queues._ask  # type: ignore[attr-defined]
-    ask("CREATE TABLE elsewhere (index bigint) USING chronicle")  # as another client makes it
+    ask("CREATE TABLE elsewhere (index bigint) USING chronicle")  # by a program that registers less
     ask("CREATE TABLE moved (index bigint) USING chronicle")
     ask(f"ALTER TABLE moved SET LOCATION '{queue}'")
     ask("CREATE DATABASE some")
     ask("CREATE TABLE some.moved (index bigint) USING chronicle")
     ask(f"ALTER TABLE some.moved SET LOCATION '{queue}'")
-    said = []
-    for statement in (
-        "CREATE TABLE mine (index bigint) USING chronicle",
-        "/* it */ create or replace table mine\n(index bigint)\nusing `chronicle`",
-        f"CREATE TABLE mine USING chronicle OPTIONS (paths '[\"{queue}\"]')",
-        f"ALTER TABLE elsewhere SET LOCATION '{queue}'",
-        "DROP TABLE moved",
-        "DROP TABLE IF EXISTS default.moved",
-        "DROP DATABASE some CASCADE",
-    ):
-        try:
-            spark.sql(statement)
-            said.append("")
-        except (TableError, PySparkException) as error:
-            said.append(str(error).splitlines()[0])
-    try:
-        spark.catalog.dropTable("moved")
-    except TableError:
-        said.append("dropTable")
+    ask("DECLARE VARIABLE dropping STRING DEFAULT 'DROP TABLE moved'")
     spark.sql(f"CREATE TABLE mine USING chronicle OPTIONS (path '{queue}')")
-    count = spark.table("mine").count()
-    spark.sql("DROP TABLE mine")
-    ask("DROP TABLE elsewhere")
-    return [count, *said]
+    making = "CREATE TABLE other (index bigint COMMENT '--') USING chronicle"
+    said = {
+        statement: said_of(partial(spark.sql, statement))
+        for statement in (
+            making,
+            "/* it */ create or replace table other\n(index bigint)\nusing `chronicle`",
+            f"CREATE TABLE other USING chronicle OPTIONS (paths '[\"{queue}\"]')",
+            "CREATE TABLE other LIKE mine",
+            f'EXECUTE IMMEDIATE "{making}"',
+            f"BEGIN {making}; ALTER TABLE other SET LOCATION '{queue}'; DROP TABLE other; END",
+            f"ALTER TABLE elsewhere SET LOCATION '{queue}'",
+            f"EXECUTE IMMEDIATE \"ALTER TABLE elsewhere SET LOCATION '{queue}'\"",
+            "DROP TABLE moved",
+            "DROP TABLE IF EXISTS default.moved",
+            "DROP TABLE IDENTIFIER('mo' || 'ved')",
+            "DROP DATABASE some CASCADE",
+            "EXECUTE IMMEDIATE dropping",
+            "BEGIN DROP TABLE moved; END",
+            "BEGIN EXECUTE IMMEDIATE dropping; END",
+        )
+    }
+    said["dropTable"] = said_of(lambda: spark.catalog.dropTable("moved"))
+    schema = spark.table("mine").select("index").schema
+    said["createTable"] = said_of(
+        lambda: spark.catalog.createTable("other", source="chronicle", schema=schema)
+    )
+    found = {
+        "count": spark.table("mine").count(),
+        "immediate": spark.sql("EXECUTE IMMEDIATE 'SELECT ' || :a", args={"a": "3"}).collect(),
+        "script": spark.sql("BEGIN DROP TABLE mine; SELECT 4; END").collect(),
+    }
+    return {**found, "said": said, "unregistered": unregistered(spark, queue)}
+
+
+def unregistered(spark: "SparkSession", queue: Path) -> list[str]:
+    """What a session is told that has not registered the source, as each of another language."""
+    builder: Any = type(spark).builder
+    other = builder.remote(sys.argv[1]).create()
+    return [
+        said_of(partial(other.sql, statement))
+        for statement in (
+            "CREATE TABLE its (index bigint) USING chronicle",
+            f"ALTER TABLE elsewhere SET LOCATION '{queue}'",
+            "DROP TABLE moved",
+            "BEGIN DROP TABLE moved; END",
+        )
+    ]
+
+
+def said_of(what: Callable[[], object]) -> str:
+    """The first line of the error that something raises; "" for none."""
+    from cqrepl.spark.tableoptions import TableError
+
+    try:
+        what()
+    except (TableError, PySparkException) as error:
+        return str(error).splitlines()[0]
+    return ""
 
 
 _WHAT: Final[dict[str, Callable[["SparkSession", Path], object]]] = {
