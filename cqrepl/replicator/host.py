@@ -347,8 +347,8 @@ class Host:
             Refused: one would not, or a log would have another place than before.
         """
         names = {name: path for name, path in self._paths.items() if name not in removed}
-        taken = {name: path for name, path in names.items() if name in self.sink.queues} | sinks
-        streamed = {each: path for each, path in names.items() if each not in taken} | sources
+        taken = {**{each: names[each] for each in names if each in self.sink.queues}, **sinks}
+        streamed = {**{each: names[each] for each in names if each not in taken}, **sources}
         own, own_log = settings.source.ack_log, settings.sink.append_log
         now = len(self.source.names - self.sink.queues.keys())
         check_logs_stay({own: (now, len(streamed)), own_log: (len(self.sink.queues), len(taken))})
