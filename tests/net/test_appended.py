@@ -5,6 +5,7 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,10 @@ async def test_nobody_is_connected(tmp_path: Path) -> None:
         with pytest.raises(SteppedDown):
             await queue.append(b"x", policy=replace(WARN, on_timeout=OnTimeout.STEP_DOWN))
         assert queue.leading.unknown_waits == 9
+        wait = partial(queue.leading.wait, found[-1], replace(WARN, on_timeout=OnTimeout.BLOCK), 0)
+        with pytest.raises(AckUnknown):
+            await trio.to_thread.run_sync(wait)
+        assert queue.leading.unknown_waits == 10
 
 
 @pytest.mark.parametrize("policy", POLICIES)

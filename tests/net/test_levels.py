@@ -1,6 +1,7 @@
 """What sinks say beyond the acknowledgement: what is on their disks, and was taken by programs."""
 
 import errno
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import ClassVar
 import pytest
 import trio
 
+from cqrepl import Host, HostSettings
+from cqrepl.commands.statuspage import page
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout
 from cqrepl.queue import Queue
@@ -18,13 +21,17 @@ from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_s
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.quarantine import quarantine
+from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.disk import syncedfiles, syncer
 from cqrepl.replicator.leadership import AckUnknown
 from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import Surroundings
 from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
     SECONDS,
+    at,
     eventually,
     joined,
     live_sink,
@@ -291,6 +298,31 @@ async def test_a_sink_that_can_no_longer_sync_says_why(
             await queue.leading.wait_acked(index + 1, appended)
         assert not other.value.hindrances, "it says nothing of another level"
     assert caplog.text.count("host 2 keeps synced back: ") == 1
+
+
+async def test_the_status_of_both_hosts_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
+    hindrance = OSError(errno.ENOSPC, "no room for the mark")
+    streams = HostSettings.of(listen=LOOPBACK, sources={"q": tmp_path / "q"}, **BEATS)
+    async with Host(streams) as one:
+        takes = HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "copy"}, **BEATS)
+        async with Host(takes) as other:
+            here, there = one.source.queues["q"], other.sink.queues["q"]
+            here.board.want(APPLIED)
+            await eventually(lambda: here.board.marks_at(SYNCED) == {2: LAST})
+            monkeypatch.setattr(there.disk._files, "sync", lambda *_, **__: hindrance)
+            more_excerpts(tmp_path / "q", 3, 1)
+            await eventually(lambda: here.kept_back()[2].keys() == {SYNCED, APPLIED})
+            here.unproved.why = there.unproved.why = "what is from there on is unproved"
+            said = "\n".join(page(snapshot_of(one)))
+            own = "\n".join(page(snapshot_of(other)))
+    for level, why in (("synced", "no room for the mark"), ("applied", "no program there")):
+        assert re.search(f"^queue q: host 2 keeps {level} back: .*{why}", said, re.M)
+        assert re.search(f"^queue q: {level} is kept back here: .*{why}", own, re.M)
+    assert "queue q: here what is from there on is unproved" in said
 
 
 async def test_a_disk_that_is_well_again_keeps_nothing_back(

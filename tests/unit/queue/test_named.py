@@ -1,6 +1,7 @@
 """Named tailers: where they stop and go on, and what of it stands in the table store."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,16 @@ def test_a_name_is_kept_as_java_keeps_it(path: Path, name: str, kept: str) -> No
         table.close()
     assert len(ends) == 1
     assert (f"index.{kept}.version" in keys_of(path)) == kept.startswith("replicated:")
+
+
+def test_a_key_is_found_by_what_is_read_back_of_it(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    with closing(TableStore(path / FILE_NAME, writable=True)) as table:
+        table.value("some.grün€", 7)
+        end = table.keys_end()
+        for key in ("some.grün€", "SOME.grün¬"):
+            assert table.value(key, 9).load() == 7
+        assert table.keys_end() == end
 
 
 def test_a_name_that_is_kept_as_the_lock_of_another_is_refused(path: Path) -> None:
