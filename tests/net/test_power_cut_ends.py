@@ -513,6 +513,20 @@ async def test_after_a_power_cut_of_the_copy_whose_source_comes_from_a_backup_to
     assert is_marked(tmp_path / "copy")
 
 
+async def test_what_was_compared_is_proved_though_nothing_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await pair(tmp_path)
+    fill_long(tmp_path / "less", 280)
+    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[])
+    options: dict[str, Any] = {"listen": LOOPBACK, "return_excerpts_max": 1} | BEATS
+    async with serve_source({"q": tmp_path / "q"}, **options) as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await eventually(lambda: bool(source.stops and sink.stops))
+            assert sink.queues["q"].disk.unproved_from == noon_index(sequence=280)
+
+
 async def test_a_source_that_cannot_compare_is_asked_once_more_behind_the_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
