@@ -39,9 +39,17 @@ class FilesChanged(OSError):
         super().__init__("store files came or went while the copies were compared")
 
 
-class BeginMissing(Diverged):
+class BeginMissing(Exception):
     """The copy lacks excerpts below its first one, though nothing was taken off there: no stream
-    brings them to it any more."""
+    brings them to it any more.
+
+    Args:
+        difference: names the first of them.
+    """
+
+    def __init__(self, difference: Diverged) -> None:
+        super().__init__(str(difference))
+        self.difference = difference
 
 
 def warn_without_proof() -> None:
@@ -126,10 +134,11 @@ def check_begin(chains: Chains, claimed: Lineage, shift: int, who: str) -> None:
     if not missed:
         return
     begins = index_of(Cycle(claimed.first_cycle), SEQUENCE_FIRST, shift)
-    raise BeginMissing(
+    difference = Diverged(
         index_of(missed[0][0], SEQUENCE_FIRST, shift),
         "excerpts",
         f"nothing by {who}: its copy begins at {format_index(begins)}, and no earlier store file"
         " was taken off there; move the earlier store file of the source away, or begin the copy"
         " anew in an empty directory",
     )
+    raise BeginMissing(difference)

@@ -99,7 +99,7 @@ class LineageDesk:
             settle = _settle_nothing if is_ahead else self._settling(each)
             await self._proved(each, await in_thread(partial(_settled, begin, check, settle)))
         except BeginMissing as missing:
-            await self._stop_below(each, missing)
+            await self._stop_below(each, missing.difference)
         except Diverged:
             if not self._is_on(each):
                 return
@@ -144,13 +144,13 @@ class LineageDesk:
         if offered is not None and offered.first_cycle != now.first_cycle:
             raise FilesChanged
 
-    async def _stop_below(self, each: Outgoing, missing: BeginMissing) -> None:
+    async def _stop_below(self, each: Outgoing, missed: Diverged) -> None:
         """Stops a queue of which the copy lacks the begin; the sink is asked once more before, as a
         store file of the copy may have been away while it answered.
 
         Raises:
             FilesChanged: the next offer asks it.
-            BeginMissing: it says the same again.
+            Diverged: it says the same again.
         """
         if not self._is_on(each):
             return
@@ -158,7 +158,7 @@ class LineageDesk:
         if each.queue.name not in self._asked_again:
             self._asked_again.add(each.queue.name)
             raise FilesChanged
-        raise missing
+        raise missed
 
     async def tell_proved(self, each: Outgoing, identity: Identity | None = None) -> None:
         """The sink holds what this queue does, and hears so. If only one of the two has an

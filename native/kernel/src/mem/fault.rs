@@ -21,8 +21,9 @@ impl From<std::collections::TryReserveError> for Fault {
 pub const EXCERPT_OUTSIDE: Fault = Fault::Value("expected excerpts within the data");
 /// `start` and `count` do not name a part of the batch.
 pub const PART_OUTSIDE: Fault = Fault::Value("expected a part of the batch");
-/// A position is negative, or does not lie within the buffer.
+/// An alignment is neither that of today's documents nor that of older ones.
 pub const ALIGNMENT_UNKNOWN: Fault = Fault::Value("expected an alignment of 1 or 4 bytes");
+/// A position is negative, or does not lie within the buffer.
 pub const POSITION_OUTSIDE: Fault = Fault::Value("expected a position within the buffer");
 /// A body is longer than the 30 bits of a header's length field can tell.
 pub const TOO_LONG: Fault = Fault::Value("expected a body that a header can tell the length of");
