@@ -316,6 +316,17 @@ def test_a_cycle_that_nobody_has_closed_is_named(spark: "SparkSession", tmp_path
     assert [json.loads(line)["closed"] for line in done.stdout.splitlines()] == [True, True, False]
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_cycle_that_may_be_missing_is_said(tmp_path: Path) -> None:
+    path = make_queue(tmp_path / "orders", (4, 0, 3, 2))
+    done = CliRunner().invoke(cli, ["spark", "archive", str(path), str(tmp_path / "a"), "--json"])
+    assert done.exit_code == 0, done.output
+    [told] = [row["holes"] for row in map(json.loads, done.stdout.splitlines()) if "holes" in row]
+    assert told.startswith(f"{path}: 1 cycle between others without a store file, ")
+    again = CliRunner().invoke(cli, ["spark", "archive", str(path), str(tmp_path / "b")])
+    assert f"{told}\n" in again.stdout
+
+
 def test_an_archive_is_of_one_queue(spark: "SparkSession", tmp_path: Path) -> None:
     """Also where the cycles of the other one are apart; what is restored of it goes on with it."""
     from cqrepl.spark.jobs.archivefiles import read_manifest
