@@ -49,7 +49,8 @@ class LiveTable:
             last, state = queue.get("last") or "-", short(queue["state"])
             if queue["role"] == "sink":
                 peer = "-" if queue["master"] is None else f"host {queue['master']}"
-                yield (queue["name"], "sink", peer, last, "-", "-", "-", rate, state)
+                behind = "-" if queue.get("lag") is None else f"{queue['lag']:,}"
+                yield (queue["name"], "sink", peer, last, behind, "-", "-", rate, state)
                 continue
             name, ends = queue["name"], self._ends.setdefault(queue["name"], _Ends())
             ends.see(_index_of(queue.get("last")), now)

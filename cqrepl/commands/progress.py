@@ -88,7 +88,7 @@ def _lag(each: SourceQueue) -> int | None:
 def _counts(replicator: Source | Sink) -> tuple[int, int]:
     """Excerpts and payload bytes of all queues together."""
     if isinstance(replicator, Source):
-        tallies = [each.counters.drained().sent for each in replicator.queues.values()]
+        tallies = [each.counters.drained().sent_once for each in replicator.queues.values()]
     else:
         tallies = [each.counters.drained().received for each in replicator.queues.values()]
     return sum(each.excerpts for each in tallies), sum(each.payload_bytes for each in tallies)

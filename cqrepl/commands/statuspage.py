@@ -1,11 +1,13 @@
 """What a host does, as a page for people: its peers, its queues, and how far each sink is."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cqrepl.console.units import format_size, plural
 
-_STATE_SHOWN: Final = 120
+_STATE_SHOWN: Final = 120  # letters of a state where it has one line
+_STATE_WIDE: Final = 80  # letters of one of its lines where it has several
 _BEGINNING: Final = "0x0"  # where an epoch starts that was begun on an empty queue
 _HEAD: Final = ("queue", "role", "last index", "peer", "acknowledged", "lag", "state")
 Values = Mapping[str, Any]  # as `status.snapshot` makes them
@@ -58,21 +60,30 @@ def _epoch(queue: Values) -> str:
 def _rows(host: Values) -> Iterator[tuple[str, ...]]:
     for queue in host["queues"]:
         start = (queue["name"], queue["role"], queue.get("last") or "-")
-        state = short(queue["state"])
         if queue["role"] == "sink":
             master = "-" if queue["master"] is None else f"host {queue['master']}"
-            yield (*start, master, "-", "-", state)
+            lag = "unknown" if queue.get("lag") is None else f"{queue['lag']:,}"
+            yield from _whole(*start, master, "-", lag, queue["state"])
         elif not queue["sinks"] or queue["state"] != "live":
-            yield (*start, "-", "-", "-", state)
+            yield from _whole(*start, "-", "-", "-", queue["state"])
         else:
             for sink in queue["sinks"]:
                 lag = "?" if sink["lag"] is None else f"{sink['lag']:,}"
                 acknowledged = sink["acknowledged"] or "-"
                 if sink.get("claims"):
                     acknowledged += f", claims {sink['claims']}"
-                row = (f"host {sink['host']}", acknowledged, lag, short(sink["state"]))
-                yield (*start, *row)
+                yield from _whole(*start, f"host {sink['host']}", acknowledged, lag, sink["state"])
                 start = ("", "", "")
+
+
+def _whole(*row: str) -> Iterator[tuple[str, ...]]:
+    """A row, and further ones that have the rest of a state that is long. No word is cut: a state
+    may name a command."""
+    *start, state = row
+    lines = textwrap.wrap(state, _STATE_WIDE, break_long_words=False, break_on_hyphens=False)
+    for line in lines or [""]:
+        yield (*start, line)
+        start = [""] * len(start)
 
 
 def short(state: str) -> str:

@@ -15,9 +15,11 @@ import pytest
 import trio
 
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, serve_host
+from cqrepl.commands.statuspage import page
 from cqrepl.net import controlsocket, rundirectory
 from cqrepl.net.address import Address
 from cqrepl.net.controlsocket import NotThere, Silent, ask_status, asked_at
+from cqrepl.queue.format.index import Index
 from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
 from tests.support.replicas import LOOPBACK, at, eventually
@@ -71,7 +73,7 @@ async def test_a_host_says_how_far_its_sinks_are(tmp_path: Path) -> None:
         assert (away["state"], away["acknowledged"], away["lag"]) == ("away", None, 20)
         (queue,) = json.loads(json.dumps(snapshot_of(two)))["queues"]
         assert (queue["role"], queue["master"], queue["state"]) == ("sink", 1, "live")
-        assert (queue["last"], queue["excerpts"]) == (end, 20)
+        assert (queue["last"], queue["excerpts"], queue["lag"]) == (end, 20, 0)
 
 
 def last(path: Path) -> int | None:
@@ -88,6 +90,57 @@ async def test_a_queue_that_stopped_says_why_at_both_hosts(tmp_path: Path) -> No
         assert queue_there["state"].startswith("stopped: the peer says: diverged at ")
         (queue_here,) = json.loads(json.dumps(snapshot_of(one)))["queues"]
         assert queue_here["sinks"][0]["state"].startswith("stopped: ")
+
+
+async def test_an_excerpt_counts_once_for_all_sinks_together(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as (one, _):
+        theirs = settings(3, NetSettings(peers={1: Address.parse(at(one.port))}))
+        async with serve_host(theirs, sources={}, sinks={"q": tmp_path / "second"}) as three:
+            end = last(tmp_path / "q")
+            marks = one.source.queues["q"].marks_of
+            await eventually(lambda: {marks(2).acknowledged, marks(3).acknowledged} == {end})
+            (queue,) = json.loads(json.dumps(snapshot_of(one)))["queues"]
+            assert queue["excerpts"] == 20
+            assert [each["excerpts"] for each in queue["sinks"]] == [20, 20]
+            assert {each["bytes"] for each in queue["sinks"]} == {queue["bytes"]}
+            (queue,) = json.loads(json.dumps(snapshot_of(three)))["queues"]
+            assert (queue["excerpts"], queue["lag"]) == (20, 0)
+
+
+async def test_a_copy_tells_how_far_it_is_behind_what_its_source_told(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as (_, two):
+        queue = two.sink.queues["q"]
+        await eventually(lambda: queue.known_last == last(tmp_path / "q"))
+
+        def lag() -> object:
+            (said,) = json.loads(json.dumps(snapshot_of(two)))["queues"]
+            return said["lag"]
+
+        queue.offered_end = Index(queue.offered_end + 5)
+        assert lag() == 5
+        queue.offered_end = Index(queue.offered_end + (1 << 33))  # a later cycle
+        assert lag() is None
+        (row,) = [line.split() for line in page(snapshot_of(two)) if line.startswith("q ")]
+        assert row[-2:] == ["unknown", "live"]
+
+
+def test_people_see_the_whole_reason_of_a_stop() -> None:
+    """It often ends with the command that helps."""
+    reason = f"stopped: diverged at 0x1, {'as two copies hold other excerpts there, ' * 5}"
+    reason += "see cqrepl quarantine orders --apply --run-dir /run/cqrepl"
+    sink = {"host": 2, "state": reason, "acknowledged": None, "lag": 0}
+    rows: list[dict[str, Any]] = [
+        {"name": "orders", "role": "sink", "state": reason, "master": 1, "lag": None},
+        {"name": "trades", "role": "source", "state": "live", "sinks": [sink]},
+    ]
+    said = {"host": 1, "process": 1, "listens": None, "peers": [], "queues": rows}
+    _, head, *lines = page(said)
+    column = head.index("state")
+    half = len(lines) // 2
+    for part in (lines[:half], lines[half:]):
+        assert len(part) > 2
+        assert " ".join(line[column:] for line in part) == reason
+        assert all(not line[:column].strip() for line in part[1:])
 
 
 async def test_without_acknowledgements_the_lag_is_of_what_was_sent(tmp_path: Path) -> None:
@@ -202,7 +255,7 @@ async def test_the_command(tmp_path: Path, run_dir: Path) -> None:
             end = f"{last(tmp_path / 'q'):#x}"
             assert ["q", "source", end, "host", "2", end, "0", "live"] in lines
             assert ["host", "3", "-", "20", "away"] in lines
-            assert ["q", "sink", end, "host", "1", "-", "-", "live"] in lines
+            assert ["q", "sink", end, "host", "1", "-", "0", "live"] in lines
             done = await trio.to_thread.run_sync(ask, run_dir, "--host-id", "2", "--json")
             assert json.loads(done.stdout)["host"] == 2
             done = await trio.to_thread.run_sync(ask, run_dir, "--max-lag", "100")

@@ -5,7 +5,8 @@
     a peer    {"host": 2, "state": "connected" | "away", "name": "host 2 at 127.0.0.1:41522",
                "limit": bytes of excerpts a second that it is sent, null for any number}
     a queue   {"name", "role": "source", "path", "last", "excerpts", "bytes", "state", "sinks"}
-              {"name", "role": "sink", "path", "last", "excerpts", "bytes", "state", "master"}
+              {"name", "role": "sink", "path", "last", "excerpts", "bytes", "state", "master",
+              "lag"}
               both with "epoch": null where no host was ever promoted, else {"number": of the
               latest that this host has promised, "leader": the host that leads in it, "start": its
               first index, null where it has not begun as far as is known here, "leads": whether
@@ -19,13 +20,17 @@
               the start
               of a source that is open "unknown": how many waits by a policy have ended without
               knowing whether hosts have what they waited for
-    a sink    {"host": 2, "state", "sent", "acknowledged", "claims", "lag", "kept_back"}
+    a sink    {"host": 2, "state", "sent", "excerpts", "bytes", "acknowledged", "claims", "lag",
+              "kept_back"}
     kept_back of a sink, and of a queue that is taken in: {"synced": why no more is known to be so,
               "applied": the same}; only those that there is a reason for
 
 Indexes are texts, `0x...`, or null where there is none. `excerpts` and `bytes` were sent, or taken
-in, since the start. `lag` counts excerpts that a sink has not acknowledged, or was not sent where
-none acknowledges; null where that spans cycles. `claims` is up to where a sink that cannot prove
+in, since the start: of a sink to it, of a queue to the sink that was sent most, so that an excerpt
+counts once for any number of sinks. `lag` counts excerpts that a sink has not acknowledged, or was
+not sent where none acknowledges; null where that spans cycles. Of a queue that is taken in it
+counts what its copy lacks of what the source told that it had when the stream began; null where
+that is not known. `claims` is up to where a sink that cannot prove
 what it holds says that it has all, and was not sent it: no mark counts that. A state is `live`,
 `away` (no connection), `waits` (connected, and not streaming), `paused: ...` or `stopped: ...`.
 """
@@ -40,10 +45,11 @@ from cqrepl.net.link import Session
 from cqrepl.net.pump import Pump
 from cqrepl.protocol.events import said_by_peer
 from cqrepl.queue import QueueError
-from cqrepl.queue.format.index import Index, cycle_of, format_index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.incoming.copylevels import kept_back
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.marks.counters import Tally
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
 
@@ -88,7 +94,7 @@ def _late(host: "Host") -> Iterator[Values]:
 
 
 def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
-    sent = queue.counters.drained().sent
+    sent = queue.counters.drained().sent_once
     stops = [stop for stop in host.source.stops if stop.name == queue.name]
     is_passed_on = queue.copy is not None
     takers = host.settings.source.takers_of(queue.name, is_passed_on=is_passed_on)
@@ -122,6 +128,7 @@ def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
 
 def _sink_of(host: "Host", queue: SourceQueue, host_id: int, last: Index | None) -> Values:
     marks = queue.marks_of(host_id)
+    sent = queue.counters.sent_to.get(host_id, Tally())
     state = _state_of(host, queue, host_id)
     for stop in host.source.stops:
         if (stop.name, stop.host_id) == (queue.name, host_id):
@@ -135,6 +142,8 @@ def _sink_of(host: "Host", queue: SourceQueue, host_id: int, last: Index | None)
         "host": host_id,
         "state": state,
         "sent": _shown(marks.sent),
+        "excerpts": sent.excerpts,
+        "bytes": sent.payload_bytes,
         "acknowledged": _shown(marks.acknowledged),
         "claims": _shown(_claims_of(host, queue, host_id)),
         "lag": lag,
@@ -174,6 +183,21 @@ def _lag(queue: SourceQueue, mark: int, last: Index | None) -> int | None:
     return last - first + 1 if first is not None and is_one_cycle else None
 
 
+def _lag_of_copy(queue: SinkQueue) -> int | None:
+    """Excerpts that a copy lacks of those that its source told of; None where that is not known."""
+    if queue.owner is None or not queue.is_open:
+        return None
+    if queue.offered_end == NEXT_OF_EMPTY:
+        return 0
+    told, held = Index(queue.offered_end - 1), queue.known_last
+    if held is None:
+        return None
+    shift = queue.queue.layout.roll_cycle.shift
+    if held < told and cycle_of(Index(held), shift) != cycle_of(told, shift):
+        return None
+    return max(told - held, 0)
+
+
 def _epoch(host: "Host", queue: SourceQueue | SinkQueue) -> Values | None:
     if not queue.epochs.are_known or not queue.epochs.now.promised:
         return None
@@ -205,6 +229,7 @@ def _sink(host: "Host", queue: SinkQueue) -> Values:
         "bytes": received.payload_bytes,
         "state": state,
         "master": queue.master_id,
+        "lag": _lag_of_copy(queue),
         "epoch": _epoch(host, queue),
         "path_of_hosts": list(queue.way.passed_by),
         "unproved": queue.unproved.why,

@@ -51,6 +51,7 @@ class SourceCounters:
 
     Attributes:
         sent: to all sinks together; what was sent again after a cut is counted again.
+        sent_to: the same to each host, by its id.
         acknowledged: by all sinks together.
         index_sent: some sink was sent everything up to this.
         index_acknowledged: some sink has everything up to this.
@@ -66,6 +67,7 @@ class SourceCounters:
     ) -> None:
         self._is_own = is_own
         self.sent = Tally()
+        self.sent_to: dict[int, Tally] = {}
         self.acknowledged = Tally()
         self.index_sent = NOTHING
         self.index_acknowledged = NOTHING
@@ -77,6 +79,12 @@ class SourceCounters:
         """These, with what native lanes have done until now."""
         self._drain()
         return self
+
+    @property
+    def sent_once(self) -> Tally:
+        """What went out, each excerpt counted once however many sinks take it: as much as the sink
+        was sent that was sent most."""
+        return max(self.sent_to.values(), key=lambda tally: tally.excerpts, default=Tally())
 
     def count_sent(
         self,
@@ -93,6 +101,7 @@ class SourceCounters:
             is_in_order: it has what comes before, or was sent it.
         """
         self.sent.add(excerpts, payload_bytes)
+        self.sent_to.setdefault(marks.host_id, Tally()).add(excerpts, payload_bytes)
         self.index_sent = max(self.index_sent, index_last)
         if self._is_own:
             self._queue.raise_sent(index_last)
