@@ -26,6 +26,7 @@ from cqrepl.net.errors import NetError
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import QueueError
 from cqrepl.replicator.host import Host
+from cqrepl.replicator.hostroles import check_no_routes
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 
@@ -50,12 +51,14 @@ class Reloader:
         Raises:
             ConfigError: the file is wrong, or a queue has to be moved first, as at a start; nothing
                 was changed.
-            QueueError, OSError, Refused: as `Host.change`; nothing was changed.
+            Refused: a queue that has had a promotion has routes; or as `Host.change`.
+            QueueError, OSError: as `Host.change`; nothing was changed.
         """
         new = await in_thread(self._read)
         found = changes_between(self._plan, new)
         then = merged(self._plan, new)
         await in_thread(partial(check_places, then))
+        await in_thread(partial(check_no_routes, then.settings))
         await host.change(then.settings)
         self._plan = then
         added = list(_added(host, found))

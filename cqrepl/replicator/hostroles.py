@@ -5,12 +5,14 @@ promised an epoch, that says who leads.
 """
 
 from collections.abc import Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
 from cqrepl.queue import QueueDamaged
+from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
@@ -116,3 +118,24 @@ def check_no_epoch(name: str, kept: KeptEpochs) -> None:
             f"queue {name!r} stays with host {epochs.promised_to}, which leads it in epoch"
             f" {epochs.promised}: cqrepl promote, there where it is to go"
         )
+
+
+def check_no_routes(settings: HostSettings) -> None:
+    """Does nothing where no queue that has had a promotion has a way by another host: the ways of
+    the file lead to its master, and another host leads such a queue. Epochs that cannot be read now
+    are passed by.
+
+    Raises:
+        Refused: one has.
+    """
+    paths = {**settings.sources, **settings.sinks}
+    for name in sorted(paths.keys() & settings.sink.routes.keys()):
+        with suppress(OSError, QueueDamaged):
+            epochs, ways = load_epochs(Path(paths[name])), settings.sink.routes[name]
+            if epochs.promised and ways:
+                taker, giver = min(ways.items())
+                raise Refused(
+                    f"queue {name!r}: host {taker} is to take it from host {giver} by 'routes', and"
+                    f" epoch {epochs.promised} is promised to host {epochs.promised_to}: a queue"
+                    f" that has had a promotion takes no routes: take {name!r} out of 'routes'"
+                )

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from cqrepl.net.errors import Refused
+from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.replicator.succession.promotion import Promotion
 from tests.net.test_disk_full import make_queue, small_file_system
@@ -28,6 +29,28 @@ async def is_refused(cluster: ThreeHosts, to: int, why: str) -> None:
     assert why in str(caught.value)
     there = [each for each in IDS if cluster.at(each).exists()]
     assert [load_epochs(cluster.at(each)).promised for each in there] == [0] * len(there)
+
+
+@pytest.mark.parametrize("leader", [2, 3])
+async def test_routes_of_a_queue_that_has_had_a_promotion(tmp_path: Path, leader: int) -> None:
+    """A host takes on nothing of such a file, and all goes on as before."""
+    async with three_hosts(tmp_path) as cluster:
+        await cluster.hosts[leader].leaders.promote("q")
+        await cluster.follow(leader)
+        cluster.more = ROUTES + "\n  limitRate: 1GiB"
+        for host_id in IDS:
+            before = cluster.hosts[host_id].settings
+            with pytest.raises(Refused, match=f"epoch 1 is promised to host {leader}"):
+                await cluster.reload(host_id)
+            assert cluster.hosts[host_id].settings == before
+        with Queue.open(cluster.at(leader)) as queue:
+            end = queue.next_index()
+        cluster.more = "  limitRate: 1GiB"
+        for host_id in IDS:
+            said = (await cluster.reload(host_id))["said"]
+            assert said == ["cqrepl.limitRate is others=1073741824, was unset"]
+        more_excerpts(cluster.at(leader), end & 0xFFFFFFFF, 5)
+        await cluster.follow(leader)
 
 
 def fill_disk(path: Path) -> None:
