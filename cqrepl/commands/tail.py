@@ -64,7 +64,7 @@ class _Printing:
             limits.append(options["count"])
         self._left = min((each for each in limits if each is not None), default=sys.maxsize)
         wanted = options["index_to"]
-        self._index_to = INDEX_MAX if wanted is None else self._index_of(wanted)
+        self._index_to = INDEX_MAX if wanted is None else self._end_of(wanted)
 
     def run(self) -> int:
         """Prints upwards, or downwards; the exit code."""
@@ -158,6 +158,13 @@ class _Printing:
             assert field is not None
             return self._queue.seek_time(spot.time_ns, partial(time_of, field=field))
         return spot.at if spot.counted is None else self._of_last(spot.counted + 1)
+
+    def _end_of(self, spot: Spot) -> int:
+        """The last index to print: `first` names the first excerpt, whatever its index."""
+        if spot != Spot():
+            return self._index_of(spot)
+        first = self._queue.first_index()
+        return NEXT_OF_EMPTY if first is None else first
 
     def _of_last(self, count: int) -> int:
         """The index of the first of the last `count` excerpts."""

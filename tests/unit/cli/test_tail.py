@@ -71,6 +71,8 @@ def test_from_and_to(invoke: Invoke, path: Path) -> None:
     assert texts(invoke("tail", path, "--to", hex(first + 1))) == every[:2]
     assert texts(invoke("tail", path, "--from", hex(first + 1), "--to", "-3")) == every[1:-2]
     assert texts(invoke("tail", path, "--from", "first", "--max", 2)) == every[:2]
+    for options in ([], ["--from", "first"], ["--reverse"]):
+        assert texts(invoke("tail", path, "--to", "first", *options)) == every[:1]
 
 
 def test_reverse(invoke: Invoke, path: Path) -> None:
