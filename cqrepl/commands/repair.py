@@ -19,11 +19,10 @@ def print_repair(path: Path, *, is_applied: bool, backup: Path | None, as_json: 
     if is_applied and plan.repairs:
         apply(plan, backup=backup)
     lost = lost_mark_of(path)  # with the end as it is repaired
-    text = _json(plan, is_applied) if as_json else _text(plan, is_applied)
-    if lost is not None:
-        end = (accept_lost_end if is_applied else lost_end_of)(path)
-        if end is not None:
-            text += _lost_text(path, lost, end, is_applied=is_applied, as_json=as_json)
+    end = None if lost is None else (accept_lost_end if is_applied else lost_end_of)(path)
+    text = _json(plan, is_applied) if as_json else _text(plan, is_applied, has_more=end is not None)
+    if lost is not None and end is not None:
+        text += _lost_text(path, lost, end, is_applied=is_applied, as_json=as_json)
     output.write_text(text)
     output.flush()
     remain = {finding.kind for finding in plan.remaining}
@@ -42,13 +41,18 @@ def _lost_text(path: Path, lost: LostMark, end: LostEnd, *, is_applied: bool, as
     return f"{path}: {lost}: what is missing is {done}\n"
 
 
-def _text(plan: RepairPlan, is_applied: bool) -> str:
+def _text(plan: RepairPlan, is_applied: bool, *, has_more: bool) -> str:
+    """The lines for people.
+
+    Args:
+        has_more: there is a lost end to tell of, too.
+    """
     lines = [str(repair) for repair in plan.repairs]
     lines += plan.advice()
     count = len(plan.repairs)
     repairs = plural(count, "repair")
     if not count:
-        lines.append(f"{plan.path}: nothing to repair")
+        lines += [] if has_more else [f"{plan.path}: nothing to repair"]
     elif is_applied:
         lines.append(f"{plan.path}: {repairs} made")
     else:

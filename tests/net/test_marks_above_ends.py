@@ -161,6 +161,7 @@ async def test_a_repair_accepts_the_loss(
     result = invoke("repair", path)
     assert f"expected excerpts up to {LAST:#x}" in result.stdout
     assert "nothing was changed" in result.stdout
+    assert "nothing to repair" not in result.stdout
     assert marks_of(path) == before
     result = invoke("repair", path, "--apply")
     assert result.exit_code == 0, result.output
