@@ -355,5 +355,4 @@ async def test_under_trio_it_says_whose_it_is(tmp_path: Path) -> None:
     with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
         queue.append(b"0")
         with pytest.raises(RuntimeError, match=r"^cqrepl\.aio\.follow is for a task of asyncio"):
-            async for _ in cqrepl.aio.follow(queue.tailer()):
-                break
+            await anext(aiter(cqrepl.aio.follow(queue.tailer())))
