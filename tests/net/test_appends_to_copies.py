@@ -27,7 +27,7 @@ async def test_an_append_to_a_copy_is_refused(copy: Path) -> None:
         for _ in range(2):
             with pytest.raises(AppendsToCopy, match="found a copy"):
                 queue.append(b"other", now_ms=NOON_MS)
-        with pytest.raises(AppendsToCopy):
+        with pytest.raises(AppendsToCopy, match=r"all the same; it comes from host 1"):
             queue.append_many([b"other"], now_ms=NOON_MS)
         with pytest.raises(AppendsToCopy):
             queue.appender().append([b"other"], NOON_MS)

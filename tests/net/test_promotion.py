@@ -1,5 +1,7 @@
 """A copy becomes the leader by an operator's word, and what was planned is what happens."""
 
+import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -9,11 +11,11 @@ from typing import Any
 import pytest
 import trio
 
-from cqrepl import Host, Queue
+from cqrepl import AppendsToCopy, Host, Queue
 from cqrepl.net.errors import Refused
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts, write_refused
-from cqrepl.queue import QueueDamaged, QueueError
+from cqrepl.queue import QueueDamaged, QueueError, QueueLocked
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs, store_epochs
 from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.hostevents import Role
@@ -63,6 +65,33 @@ async def test_a_program_is_told_in_which_epoch_its_host_leads(tmp_path: Path) -
         await hosts.stop(1)
         await hosts.start(1)
         assert hosts.hosts[1].queue("a").leading.epoch == 2
+
+
+async def test_an_append_that_an_old_leader_refuses_names_the_new_one(tmp_path: Path) -> None:
+    """With its host, which keeps appenders out, and without."""
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.followed({2: 3})
+        await hosts.hosts[2].leaders.promote("a")
+        more_excerpts(hosts.path(2), 3, 1)
+        await hosts.follow(2)
+        await eventually(lambda: load_epochs(hosts.path(1)).is_begun)
+        leads = re.escape("; host 2 leads it, in epoch 1")
+        with Queue.open(hosts.path(1)) as queue:
+            with pytest.raises(QueueLocked, match=leads):
+                queue.append(b"other")
+            await hosts.stop(1)
+            with pytest.raises(AppendsToCopy, match=leads):
+                queue.append(b"other")
+        done = await trio.to_thread.run_sync(append_by_command, hosts.path(1))
+        assert (done.returncode, done.stdout) == (5, "")
+        assert re.search(f"^cqrepl append: .*{leads}$", done.stderr, re.MULTILINE), done.stderr
+
+
+def append_by_command(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "cqrepl", "append", str(path), "--lines"]
+    return subprocess.run(
+        command, input="other\n", capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 async def test_a_damaged_epoch_file_starts_no_host(tmp_path: Path) -> None:

@@ -22,7 +22,13 @@ until the machine starts again. So opening an appender opens no older file, howe
 import zlib
 from typing import Final
 
-from cqrepl.queue.files.chroniclemarks import FOLLOWER_KEY, FOLLOWS, OWN_SYNCED_KEY, SYNCED_KEY
+from cqrepl.queue.files.chroniclemarks import (
+    COPY_OF_KEY,
+    FOLLOWER_KEY,
+    FOLLOWS,
+    OWN_SYNCED_KEY,
+    SYNCED_KEY,
+)
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.index import Cycle
@@ -76,6 +82,11 @@ class Listing:
         """True when the queue is a copy that a sink has taken in."""
         value = self._table.find(FOLLOWER_KEY)
         return value is not None and value.load() == FOLLOWS
+
+    def copy_of(self) -> int:
+        """The id of the host that it was taken in from last; 0 where that is not known."""
+        value = self._table.find(COPY_OF_KEY)
+        return 0 if value is None else max(value.load(), 0)
 
     def renew(self, cycles: list[Cycle]) -> None:
         """Records what the directory was found to hold."""

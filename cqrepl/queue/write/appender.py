@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from cqrepl.queue.files.atomics import INT64_MAX
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.knownleader import leader_known
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WordLock
 from cqrepl.queue.files.mapping import check_name
@@ -245,7 +246,8 @@ class Appender:
             raise used_after_close("appender", self._cycles.path)
         if not self._to_copy and self._listing.is_follower():
             self._check_append_lock()  # one that is taken in now says so
-            raise AppendsToCopy(IS_COPY, path=self._cycles.path)
+            leader = leader_known(self._cycles.path, self._listing)
+            raise AppendsToCopy(f"{IS_COPY}{leader}", path=self._cycles.path)
         if self._tail_wait is None:
             return self._append_anyway(payloads, now_ms)
         self._tail_wait.wait()
@@ -425,8 +427,9 @@ class Appender:
             raise self._append_lock.taken_away()
         is_copy = self._append_lock.is_held_beside and self._listing.is_follower()
         if holder is not None and (holder != own or is_copy):
+            leader = leader_known(self._cycles.path, self._listing)
             raise QueueLocked(
-                f"expected to be allowed to append, process {holder} keeps the append lock",
+                f"expected to be allowed to append, process {holder} keeps the append lock{leader}",
                 holder=holder,
                 path=self._cycles.path,
             )
