@@ -466,6 +466,7 @@ def test_each_form_of_an_index_is_taken_by_each_command(
         ("repair", path, "--quarantine", index),
     ):
         assert invoke(*words).exit_code == 0, words
+    assert invoke("verify", path, "--from", "first", "--to", index).exit_code == 0
     if form == "{}":  # a dump takes digits alone as hexadecimal, as it shows them
         return
     runner = CliRunner()
