@@ -54,6 +54,7 @@ SLOW: Final = (
     "tests/net/test_epochs.py",
     "tests/net/test_hand.py",
     "tests/net/test_kept_lanes.py",
+    "tests/net/test_late_cycles.py",
     "tests/net/test_late_queues.py",
     "tests/net/test_left_sinks.py",
     "tests/net/test_looks.py",

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     "gone, count as they are now: no copy has them any more.",
 )
 @click.option(
+    "--accept-begin",
+    is_flag=True,
+    help="Instead: what its source has before the first excerpt of a copy counts as taken off: the "
+    "copy goes on without it.",
+)
+@click.option(
     "--accept-unproved",
     is_flag=True,
     help="Instead: what a power cut may have torn, and no copy has proved, counts as it is.",
@@ -68,6 +74,7 @@ def repair(
     index: int | None,
     reseed: bool,
     accept_missing: bool,
+    accept_begin: bool,
     accept_unproved: bool,
     host: "Address | None",
     remote_id: int | None,
@@ -98,6 +105,11 @@ def repair(
     counts as diverged then. A source or sink that runs has to be started again. With
     --accept-unproved you declare that what a power cut may have torn is good as it is; no other
     process may have the queue open.
+
+    A source stops a queue where the copy lacks store files before its first one, though the notes
+    of the copy do not tell that any was taken off: they came late, or were removed by hand, or the
+    copy was begun from later files. With --accept-begin the copy does without them: its source
+    takes up the stream with the next connection, and what is missing there counts as acknowledged.
     """
     chosen = [
         option
@@ -105,6 +117,7 @@ def repair(
             ("--quarantine", index is not None),
             ("--reseed", reseed),
             ("--accept-missing", accept_missing),
+            ("--accept-begin", accept_begin),
             ("--accept-unproved", accept_unproved),
             ("--from", host is not None),
         )
@@ -119,7 +132,7 @@ def repair(
     if backup is not None and not is_applied:
         raise click.UsageError("--backup goes with --apply")
     from cqrepl.commands import outcome
-    from cqrepl.commands.acceptance import print_missing, print_unproved
+    from cqrepl.commands.acceptance import print_begin, print_missing, print_unproved
     from cqrepl.commands.fetch import print_fetch
     from cqrepl.commands.quarantine import print_quarantine
     from cqrepl.commands.repair import print_repair
@@ -131,6 +144,8 @@ def repair(
             )
         if index is not None or reseed:
             return print_quarantine(path, index, is_applied=is_applied, as_json=as_json)
+        if accept_begin:
+            return print_begin(path, is_applied=is_applied, as_json=as_json)
         if accept_missing:
             return print_missing(path, is_applied=is_applied, as_json=as_json)
         if accept_unproved:

@@ -6,11 +6,14 @@ from pathlib import Path
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
 from cqrepl.queue.acceptance import (
+    Begin,
     LostCycle,
     Unproved,
+    accept_begin,
     accept_lost_end,
     accept_missing,
     accept_unproved,
+    begin_to_accept,
     lost_cycles,
     lost_end_of,
     unproved,
@@ -34,6 +37,23 @@ def print_missing(path: Path, *, is_applied: bool, as_json: bool) -> int:
         text = _json_lines(each | {"applied": is_applied} for each in lines)
     else:
         text = _missing_text(path, lost, end, is_applied=is_applied)
+    return _printed(text)
+
+
+def print_begin(path: Path, *, is_applied: bool, as_json: bool) -> int:
+    """Says from which excerpt on a copy is to be held against its source, notes that if that is
+    asked for; the exit code."""
+    found = (accept_begin if is_applied else begin_to_accept)(path)
+    if as_json:
+        fields = [] if found is None else [_begin_fields(found) | {"applied": is_applied}]
+        return _printed(_json_lines(fields))
+    if found is None:
+        text = f"{path}: nothing is to be accepted below its first excerpt\n"
+    else:
+        done = (
+            "counts as taken off" if is_applied else f"is to count as taken off, {_NOTHING_CHANGED}"
+        )
+        text = f"{path}: what its source has before {format_index(found.index)} {done}\n"
     return _printed(text)
 
 
@@ -103,6 +123,15 @@ def _lost_fields(lost: LostCycle) -> dict[str, object]:
         "cycle": lost.cycle,
         "noted": lost.noted,
         "excerpts": lost.found,
+    }
+
+
+def _begin_fields(found: Begin) -> dict[str, object]:
+    return {
+        "v": 1,
+        "kind": "accept-begin",
+        "path": str(found.path),
+        "index_first": format_index(found.index),
     }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.filesync import sync_file
 from cqrepl.queue.files.fileusers import check_unused
@@ -70,6 +70,18 @@ class LostCycle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """The first excerpt of a queue, before which it may lack some that its source has.
+
+    Args:
+        path: of its store file.
+    """
+
+    index: Index
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unproved:
     """What a power cut may have torn, and no copy has proved.
 
@@ -114,6 +126,43 @@ def accept_missing(path: Path) -> list[LostCycle]:
             queue.cycles.closed.forget({each.cycle for each in lost})
             sync_path(path)
     return lost
+
+
+def begin_to_accept(path: Path) -> Begin | None:
+    """What a queue does not account for below its first excerpt; None where its notes tell that
+    earlier store files were taken off, or it has no excerpts.
+
+    Raises:
+        QueueError: the directory is no queue, or cannot be read.
+        OSError: what is noted cannot be read.
+    """
+    with Queue.open(path) as queue:
+        cycles, index = queue.cycles, queue.first_index()
+        if index is None:
+            return None
+        first = min(cycles.listing())
+        if cycles.closed.holds_from(first) >= first:
+            return None
+        return Begin(index=index, path=cycles.path_of(first))
+
+
+def accept_begin(path: Path) -> Begin | None:
+    """Notes that all below the first excerpt of a copy was taken off it: its source is not to bring
+    it, nor to take it for lost; what it was. No file of the queue is changed, and a sink that runs
+    says it with its next connection.
+
+    Raises:
+        QueueError, OSError: as `begin_to_accept`; or it cannot be noted. Nothing was changed.
+    """
+    found = begin_to_accept(path)
+    if found is not None:
+        with Queue.open(path) as queue:
+            cycles = queue.cycles
+            first = min(cycles.listing())
+            cycles.closed.remember(ClosedCycle(Cycle(first - 1), 0, UNKNOWN_CHAIN))
+            cycles.closed.note_below(first)
+            sync_path(path)
+    return found
 
 
 def lost_end_of(path: Path) -> LostEnd | None:

@@ -25,6 +25,7 @@ from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
     COPY_OF_KEY,
     FILE_KEY,
+    FIRST_KEY,
     FOLLOWER_KEY,
     FOLLOWS,
     OWN_SYNCED_KEY,
@@ -245,11 +246,17 @@ class Queue:
             return False
         return self._marks.load(BOOT_KEY, _MARK_NONE) == boot_digest()
 
-    def lower_marks(self, index: int) -> None:
+    def lower_marks(self, index: int, *, keeps_synced: bool = False) -> None:
         """Records that nothing beyond `index` was sent, acknowledged or synced: the queue has lost
-        what was there. Nothing where that cannot be recorded."""
+        what was there. Nothing where that cannot be recorded.
+
+        Args:
+            keeps_synced: it has lost nothing, but hosts may not have what comes next.
+        """
         self._marks.lower_to(SENT_KEY, index)
         self._marks.lower_to(ACKNOWLEDGED_KEY, index)
+        if keeps_synced:
+            return
         self._marks.lower_to(SYNCED_KEY, index)
         if self._marks.load(OWN_SYNCED_KEY, _MARK_NONE) > index:
             self._marks.lower_to(OWN_SYNCED_KEY, index)
@@ -280,6 +287,17 @@ class Queue:
         """True while the file that was recorded is there, in the same start of the machine."""
         noted = self._marks.load(FILE_KEY, _MARK_NONE)
         return noted != _MARK_NONE and noted == self._file_seen(Cycle(noted >> _DIGEST_BITS))
+
+    def note_first(self, cycle: Cycle) -> None:
+        """Records the lowest cycle that a source has streamed, or would have: one below it that
+        appears has been passed. Nothing where that cannot be recorded."""
+        if cycle != self.first_noted:
+            self._marks.store(FIRST_KEY, cycle)
+
+    @property
+    def first_noted(self) -> int:
+        """That cycle; -1 where none was recorded."""
+        return self._marks.load(FIRST_KEY, _MARK_NONE)
 
     def _file_seen(self, cycle: Cycle) -> int:
         try:

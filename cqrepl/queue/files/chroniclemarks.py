@@ -25,6 +25,7 @@ FOLLOWER_KEY: Final = "cqrepl.follower"  # 1: it is taken in from a source; -1: 
 FOLLOWS: Final = 1
 FILE_KEY: Final = "cqrepl.lastFile"  # which store file its host saw last; see `Queue.note_file`
 BEGIN_KEY: Final = "cqrepl.begin"  # of a quarantine: the first index that was taken off
+FIRST_KEY: Final = "cqrepl.firstCycle"  # the lowest cycle that its source knew; see `latecycles`
 COPY_OF_KEY: Final = "cqrepl.copyOf"  # the id of the host that it was taken in from last
 _INITIAL: Final = -1
 

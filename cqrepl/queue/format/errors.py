@@ -123,6 +123,7 @@ class Diverged(QueueError):
         self.stored = stored
         self.received = received
         self.is_before = is_before
+        self.is_below_copy = False  # a copy lacks what is before its first excerpt, and is good
         self.is_torn_there = False  # what came may be what a power cut has left of what is here
 
 

@@ -10,7 +10,8 @@ do not, in words for people:
     passed      every named tailer, every registered reader, and the replication stand in a higher
                 cycle: each known host to which the queue was ever sent, and the queue's own mark,
                 which is that of the fastest (by the index that was acknowledged; by that sent,
-                where no host was ever asked to acknowledge anything)
+                where no host was ever asked to acknowledge anything); but no host has a cycle that
+                came after later ones were sent, as far as that is noted (`read.latecycles`)
 
 A host that comes no more holds its files until it is forgotten. A reader behind the last excerpt of
 a cycle still stands in it: without the file it would be unknown that all of it was read. A named
@@ -40,11 +41,13 @@ from cqrepl.queue.files.markslots import FORGOTTEN, MarkLevel
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, cycle_of, format_index
 from cqrepl.queue.read.count import count_in
+from cqrepl.queue.read.latecycles import late_cycles
 from cqrepl.queue.read.namedtailer import named_tailers
 from cqrepl.queue.read.registration import registered_readers
 
 _LOCK_TIMEOUT_S: Final = 5.0
 _NAMES_SHOWN: Final = 5
+_OF_HOSTS: Final = ("host ", "the replication, ")
 _START: Final = "the start, never moved"
 
 
@@ -89,11 +92,16 @@ def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
     """
     listed = cycles.listing()
     positions = _positions(cycles, policy.forgotten)
+    late = (
+        set(late_cycles(cycles)) if any(who.startswith(_OF_HOSTS) for who, _ in positions) else ()
+    )
     last = next((one for one in reversed(listed) if count_in(cycles, one, 1)), None)
     verdicts: list[FileVerdict] = []
     for nth, cycle in enumerate(listed):
         reasons = list(_kept_by_policy(cycles, policy, cycle, len(listed) - nth, last))
         reasons += _not_passed(cycles, positions, cycle)
+        if cycle in late:
+            reasons.append("it came after later ones were sent: no host has it")
         if not cycles.has_ended(cycle):
             reasons.append("it has no end-of-file mark")
         if not reasons and verdicts and not verdicts[-1].is_removable:

@@ -27,6 +27,10 @@ from cqrepl.queue.format.index import (
 )
 from cqrepl.queue.read.chains import Chains
 
+BEGIN_MENDED: Final = (
+    "move the earlier store file of the source away, or begin the copy anew in an empty directory;"
+    " if the copy is to do without: cqrepl repair COPY --accept-begin --apply"
+)
 NO_CYCLE: Final = Cycle(-1)
 _logger: Final = logging.getLogger(__name__)
 
@@ -50,6 +54,18 @@ class BeginMissing(Exception):
     def __init__(self, difference: Diverged) -> None:
         super().__init__(str(difference))
         self.difference = difference
+
+
+def lacks_begin(index: int, received: str) -> Diverged:
+    """The difference of a copy that lacks excerpts below its first one: what it holds is good.
+
+    Args:
+        index: of the first one that it lacks.
+        received: what the copy has there.
+    """
+    found = Diverged(index, "excerpts", f"{received}; {BEGIN_MENDED}")
+    found.is_below_copy = True
+    return found
 
 
 def warn_without_proof() -> None:
@@ -134,11 +150,9 @@ def check_begin(chains: Chains, claimed: Lineage, shift: int, who: str) -> None:
     if not missed:
         return
     begins = index_of(Cycle(claimed.first_cycle), SEQUENCE_FIRST, shift)
-    difference = Diverged(
+    difference = lacks_begin(
         index_of(missed[0][0], SEQUENCE_FIRST, shift),
-        "excerpts",
         f"nothing by {who}: its copy begins at {format_index(begins)}, and no earlier store file"
-        " was taken off there; move the earlier store file of the source away, or begin the copy"
-        " anew in an empty directory",
+        " was taken off there",
     )
     raise BeginMissing(difference)

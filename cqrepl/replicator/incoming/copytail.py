@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cqrepl.queue import QueueError, QueueLocked
+from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.quarantine import Quarantine, quarantine
 from cqrepl.replicator.disk.diskend import DiskEnd
@@ -58,6 +58,21 @@ class CopyTail:
         if self.may_differ_from is not None and index >= self.may_differ_from:
             return Stop.left_by_epochs(self._name, index)
         return None
+
+    def begin_to_put_aside(self, index: int, queue: Queue) -> None:
+        """From an index on it is put aside with the next connection; nothing where the copy begins
+        behind it: what it holds is not what differs."""
+        first = queue.first_index()
+        if first is None or index >= first:
+            self.differs_from = index
+            return
+        _logger.warning(
+            "queue %r: nothing goes to quarantine: its source has excerpts from %s on, before the"
+            " first one here, %s, and what is here is good",
+            self._name,
+            format_index(index),
+            format_index(first),
+        )
 
     def put_aside(self) -> None:
         """Puts aside what differs, of a queue that is closed.

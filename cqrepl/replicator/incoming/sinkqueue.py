@@ -359,7 +359,7 @@ class SinkQueue:
         the next connection, and comes again: where the user has said so, or where a power cut left
         what nobody has proved since."""
         if self._puts_aside or self.tail.explanation(index, self.disk) is not None:
-            self.tail.differs_from = index
+            self.tail.begin_to_put_aside(index, self.queue)
         return self.is_waiting_for_quarantine
 
     @property

@@ -20,6 +20,7 @@ from typing import Final, Self
 
 from cqrepl.kernel.board import AckLevel, MarkRow
 from cqrepl.queue import Queue
+from cqrepl.queue.format.index import Cycle, Index, cycle_of
 from cqrepl.replicator.marks.hostmarks import NOTHING_SENT, HostMarks
 
 NOTHING: Final = -1  # the index mark when there was no excerpt yet
@@ -53,6 +54,8 @@ class SourceCounters:
         sent: to all sinks together; what was sent again after a cut is counted again.
         sent_to: the same to each host, by its id.
         acknowledged: by all sinks together.
+        cycles_sent: those that a sink was the first one to be sent excerpts of, since `latecycles`
+            has taken them.
         index_sent: some sink was sent everything up to this.
         index_acknowledged: some sink has everything up to this.
     """
@@ -74,6 +77,8 @@ class SourceCounters:
         self._queue = queue
         self._drain = drain
         self._safe = safe
+        self._shift = queue.layout.roll_cycle.shift
+        self.cycles_sent: set[Cycle] = set()
 
     def drained(self) -> Self:
         """These, with what native lanes have done until now."""
@@ -102,7 +107,9 @@ class SourceCounters:
         """
         self.sent.add(excerpts, payload_bytes)
         self.sent_to.setdefault(marks.host_id, Tally()).add(excerpts, payload_bytes)
-        self.index_sent = max(self.index_sent, index_last)
+        if index_last > self.index_sent:
+            self.index_sent = index_last
+            self.cycles_sent.add(cycle_of(Index(index_last), self._shift))
         if self._is_own:
             self._queue.raise_sent(index_last)
         marks.raise_sent(index_last if is_in_order else NOTHING_SENT)

@@ -5,10 +5,11 @@ queue (`queue.files.keptmarks`). From then on the numbers here are what this sou
 that rises is stored there too: once for a batch, and for what a native lane has done each time it
 is drained. Where nothing can be stored they are right as long as the source lives.
 
-They rise, but for three cases. A queue that has lost its end, in a power cut or as it came from a
+They rise, but for four cases. A queue that has lost its end, in a power cut or as it came from a
 backup, holds no more what the marks tell of: here they are lowered to its end when the source opens
 it, or finds that. Where they are kept they stay, as they tell what is missing, until that is
 settled with the host (`outgoing.endwatch`). Of a host whose copy differs nothing is known any more.
+Where an earlier cycle came that no host was sent, no mark is behind it (`outgoing.latecycles`).
 And a host that wants what it has had, as its copy came from a backup or was made anew, has it no
 more: else store files would go that it has yet to get. The host itself stays known, by a mark of
 what was sent that is zero at least: it may give back what the queue has lost (`consent`).
@@ -60,7 +61,7 @@ class HostMarks:
         self.resends = Resends()
         self.row = row
         self.missed_to = FORGOTTEN
-        self._limit = INDEX_MAX  # the queue ends here, while something is missing
+        self._limit = INDEX_MAX  # no mark is beyond it
         self._kept = kept
 
     @property
@@ -141,6 +142,17 @@ class HostMarks:
         self.acknowledged = min(self.acknowledged, index)
         self.synced = min(self.synced, index)
         self.applied = min(self.applied, index)
+
+    def withhold(self, index: int) -> None:
+        """Excerpts have come behind this index that the host was passed by with: until its next
+        stream begins no mark is beyond it, whatever it acknowledges."""
+        self._limit = min(self._limit, index)
+        self.lower_to(index)
+
+    def begin(self) -> None:
+        """A stream to the host begins: what it wants, and proves, tells anew what it has."""
+        if self.missed_to == FORGOTTEN:
+            self._limit = INDEX_MAX
 
     def settle(self) -> None:
         """Nothing more of what is missing is to be had from the host.
@@ -258,6 +270,11 @@ class QueueMarks:
         """The queue has lost what is beyond this index: see `HostMarks.give_up`."""
         for marks in self._hosts.values():
             marks.give_up(index, keeps_sent=keeps_sent)
+
+    def withhold(self, index: int) -> None:
+        """No host was sent all that is behind this index: see `HostMarks.withhold`."""
+        for marks in self._hosts.values():
+            marks.withhold(index)
 
     @property
     def are_missed(self) -> bool:

@@ -116,6 +116,10 @@ class Outgoing:
         self._claimed = NOTHING  # the last index that the sink claims, as its stream begins
         self._source: SourceHandler | None = None  # the core's half, once its stream has begun
         self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
+        self._withheld: int | None = None  # no mark is to be behind it, once its lane is back
+        self.is_withheld = (
+            False  # what it acknowledges from now on proves nothing of what is before
+        )
         self.audited = NEXT_OF_EMPTY  # what the sink's files hold before this is what was sent
         self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
         self.audit_until = -math.inf  # by trio's clock: so long it is waited for
@@ -335,16 +339,25 @@ class Outgoing:
 
     def count_sent(self, index_last: int, excerpts: int, payload_bytes: int) -> None:
         """So much was sent, up to this index."""
-        is_in_order = self.claim is None
+        is_in_order = self.claim is None and not self.is_withheld
         count = self.queue.counters.count_sent
         count(self.marks, index_last, excerpts, payload_bytes, is_in_order=is_in_order)
 
     def count_acknowledged(self, index: int, excerpts: int, payload_bytes: int) -> None:
         """So much was acknowledged that was not before, up to this index."""
+        if self.is_withheld:
+            return
         count = self.queue.counters.count_acknowledged
         count(self.marks, index, excerpts, payload_bytes, self.claim)
         if self.claim is None:
             self.queue.disk.prove(index + 1)
+
+    def withhold(self, index: int) -> None:
+        """Excerpts have come behind this index that its stream has passed: it stops, and whatever
+        it acknowledges yet, no mark is behind that."""
+        self._withheld, self.is_withheld = index, True
+        if self.lane is not None:
+            self.lane.mute()
 
     def begin_marks(self, source: SourceHandler, *, asks_ack: bool) -> None:
         """The marks of the sink are what it has as its stream begins: what comes before, though an
@@ -360,6 +373,7 @@ class Outgoing:
         """
         assert self.stream_from is not None
         self._source = source
+        self.marks.begin()
         marks, start = self.marks, self.stream_from
         last = self.queue.queue.last_index_before(Index(start)) if start else None
         had = marks.acknowledged if asks_ack else marks.sent
@@ -387,6 +401,9 @@ class Outgoing:
 
     def close(self) -> None:
         self.queue.streams.discard(self)
+        if self._withheld is not None:
+            withheld, self._withheld = self._withheld, None
+            self.queue.withhold(withheld)  # behind what its lane had done
         self.kept_back = {}
         if self.lane is not None:
             self.lane.mute()

@@ -44,6 +44,7 @@ from cqrepl.replicator.marks.counters import NOTHING, SourceCounters
 from cqrepl.replicator.marks.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.outgoing.backcopy import release_dead_back_copy
 from cqrepl.replicator.outgoing.endwatch import EndWatch
+from cqrepl.replicator.outgoing.latewatch import LateWatch
 from cqrepl.replicator.outgoing.passedcopies import CopyDisk
 from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
 from cqrepl.replicator.queuestate.keptepochs import Fenced, KeptEpochs
@@ -76,6 +77,9 @@ class LiveStream(Protocol):
 
     marks: HostMarks
     kept_back: dict[AckLevel, str]
+
+    def withhold(self, index: int) -> None:
+        """Whatever its sink acknowledges from now on, no mark is behind this index."""
 
 
 class SourceQueue:
@@ -157,6 +161,7 @@ class SourceQueue:
             safe=None if self.leading.given is None else self.leading.safe_index,
         )
         self._marks = QueueMarks(name, self.queue.host_marks, self.board)
+        self.late = LateWatch(self.queue, self.counters, self._marks, is_own=self.copy is None)
         self.end_watch = EndWatch(
             self.queue,
             self._end,
@@ -167,6 +172,7 @@ class SourceQueue:
         try:
             self._lower_marks()
             self._lower_tailers()
+            self._find_late()
         except (QueueError, OSError) as error:  # reading tells, on each connection
             _logger.warning("queue %r: its marks stay as they are: %s", name, error)
         self._syncer = syncer
@@ -242,6 +248,50 @@ class SourceQueue:
             format_index(marked),
             f"; host {', '.join(ahead)} may return it" if ahead else "",
         )
+
+    def _find_late(self) -> None:
+        """Excerpts that came while no source ran, before those that were streamed, count as sent
+        and acknowledged no more."""
+        found = self.late.find()
+        if found is not None and self.withhold(self._before(found)):
+            _logger.warning(
+                "queue %r: the store file that begins with %s came after later ones were sent: no"
+                " mark is behind it, until a copy has proved that it holds it",
+                self.name,
+                format_index(found),
+            )
+
+    def withhold(self, index: int) -> bool:
+        """No mark of a host is behind this index before its next stream begins; false where none
+        was."""
+        had = [max(each.sent, each.acknowledged) for each in self._marks.known().values()]
+        was = max([self.queue.sent_index, self.queue.acknowledged_index, *had])
+        self._marks.withhold(index)
+        self.counters.lower_to(index)
+        self.queue.lower_marks(index, keeps_synced=True)
+        return was > index
+
+    def _before(self, index: Index) -> int:
+        last = self.queue.last_index_before(index)
+        return NOTHING if last is None else last
+
+    def _look_for_late(self) -> None:
+        """Once a second: stops the queue where excerpts came that its streams have passed."""
+        error = self.late.look(is_returning=self.returning is not None)
+        if error is None:
+            return
+        assert error.index is not None
+        try:
+            index = self._before(Index(error.index))
+        except (QueueError, OSError):
+            index = NOTHING
+        for each in list(self.streams):
+            each.withhold(index)
+        for session in list(self.sessions):
+            session.stop(self.name, error)
+        if not self.sessions:
+            _logger.error("%s", Stop.of(self.name, error, self.path))
+        self.withhold(index)
 
     def _lower_tailers(self) -> None:
         """What a reader has read of what the queue has lost, it has to read once more: other
@@ -470,6 +520,7 @@ class SourceQueue:
         self.ack_log.retry()
         self.queue.check_name()
         self.end_watch.look(is_returning=self.returning is not None)
+        self._look_for_late()
 
     def _drain(self) -> None:
         for session in self.sessions:

@@ -394,6 +394,7 @@ class SourceSession:
             is_proved = self._connection.compares_lineage
             settle = each.queue.end_watch.settle
             self.guarded(each, partial(settle, each.marks, next_index, is_proved=is_proved))
+            each.queue.late.begin()
             source = self._connection.source(each.cid)
             self.guarded(each, partial(each.begin_marks, source, asks_ack=asks_ack))
         each.queue.board.go_on()

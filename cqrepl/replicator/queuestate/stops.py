@@ -60,7 +60,7 @@ class Stop:
             where = path if error.filename is None else error.filename
             message = message if where is None else f"{where}: {error.strerror or error}"
         if isinstance(error, WrittenBetween) or (
-            isinstance(error, Diverged) and not error.is_before
+            isinstance(error, Diverged) and differing_index(error) is not None
         ):
             message += _hint(name, error)
         return cls(
@@ -139,10 +139,13 @@ def _is_of_peer(error: QueueError | OSError) -> bool:
 
 def differing_index(error: QueueError | OSError) -> int | None:
     """The first index that two copies differ at, where the error tells; None also where ours is
-    whole and the other one torn: that must not take its place."""
+    whole and the other one torn: that must not take its place; and where the copy only lacks what
+    is below its first excerpt: what it holds is good."""
     if isinstance(error, WrittenBetween):
         return error.index
-    if not isinstance(error, Diverged) or error.is_before or error.is_torn_there:
+    if not isinstance(error, Diverged) or error.is_below_copy:
+        return None
+    if error.is_before or error.is_torn_there:
         return None
     return error.index
 
