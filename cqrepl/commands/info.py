@@ -9,6 +9,7 @@ from cqrepl.queue import format_index
 from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED
 from cqrepl.queue.format.epochs import Epoch, Epochs, shown
 from cqrepl.queue.inspection.findings import Finding
+from cqrepl.queue.inspection.markabove import with_lost_mark
 from cqrepl.queue.inspection.overview import (
     HostState,
     LockState,
@@ -24,7 +25,7 @@ _FILES_SHOWN_MAX = 20
 
 def print_info(path: Path, *, deep: bool, as_json: bool) -> int:
     """Inspects a queue and prints what was found; the exit code."""
-    found = inspect_queue(path, deep=deep)
+    found = with_lost_mark(inspect_queue(path, deep=deep))
     output.write_text(info_json(found) if as_json else info_text(found))
     output.flush()
     if found.is_damaged:

@@ -19,8 +19,9 @@ other appenders look whether the queue is a copy, which only a sink appends to.
 Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
 What it refuses goes the long way, as everything does without it; what any reader finds
 afterwards is the same. The long way takes the write lock: one thread goes it at a time. It also
-finds a store file that was moved away or replaced, which a pen does not see: who appends by the
-clock goes it every few seconds, and hosts look themselves.
+finds a store file that was moved away, replaced or written over, which a pen does not see: who
+appends at the end goes it every few seconds, by the clock that it appends by, and hosts look
+themselves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -260,10 +261,9 @@ class Appender:
             raise
 
     def _append_anyway(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
-        look_ms = INT64_MAX
         if now_ms is None:
             now_ms = surroundings().wall_ms()
-            look_ms = now_ms + LOOK_MS
+        look_ms = min(now_ms + LOOK_MS, INT64_MAX)
         if self._commits is None or self._is_exclusive:
             with self._writing():
                 return self._append_last(payloads, now_ms, look_ms)

@@ -635,3 +635,26 @@ def test_files_made_ready_for_a_later_cycle_are_looked_over(tmp_path: Path, invo
     (path / "20240309F.precreated.123").write_bytes(b"never finished")
     assert told() == before
     assert len(list(path.glob("*.precreated*"))) == 2
+
+
+def test_info_tells_a_mark_above_the_end(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5, 1: 2})
+    with Queue.open(path) as queue:
+        queue.host_marks.raise_to(2, MarkLevel.ACKNOWLEDGED, noon_index(ahead=1, sequence=1))
+    assert invoke("info", path).exit_code == 0
+    noon_path(path, ahead=1).unlink()
+    said = invoke("info", path)
+    end, last = noon_index(sequence=5), noon_index(ahead=1, sequence=1)
+    assert said.exit_code == 4
+    assert f"damage: expected excerpts up to {last:#x}, as the mark of what host 2" in said.stdout
+    assert f"found the end at {end:#x}" in said.stdout
+    assert "cqrepl repair QUEUE --apply accepts the loss" in said.stdout
+    (found,) = [
+        each
+        for each in json.loads(invoke("info", path, "--json").stdout)["findings"]
+        if "as the mark of" in each["text"]
+    ]
+    assert (found["kind"], found["index"]) == ("damage", hex(end))
+    assert invoke("repair", path, "--apply").exit_code == 0
+    assert invoke("info", path).exit_code == 0

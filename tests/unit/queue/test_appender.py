@@ -338,6 +338,42 @@ def replaced(file: Path) -> None:
     shutil.copy(file.with_suffix(".old"), file)
 
 
+def written_over(file: Path) -> None:
+    """An older one, with two excerpts, is copied into this file."""
+    file.write_bytes(file.with_suffix(".older").read_bytes())
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_a_file_that_an_older_one_was_written_over_is_not_written_on(
+    path: Path, durability: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was acknowledged in it would be appended once more, behind a hole."""
+    monkeypatch.setattr(appender_module, "LOOK_MS", 0)
+    with Queue.open(path, create=layout(), durability=durability) as queue:
+        for payload in (b"one", b"two"):
+            queue.append(payload, now_ms=NOON_MS)
+        [file] = path.glob("*.cq4")
+        shutil.copy(file, file.with_suffix(".older"))
+        queue.append(b"three", now_ms=NOON_MS)
+        written_over(file)
+        before = file.read_bytes()
+        for _ in range(2):
+            with pytest.raises(QueueDamaged, match="another file was written over this one"):
+                queue.append(b"behind", now_ms=NOON_MS)
+        assert file.read_bytes() == before
+    assert [data for _, data in read(path)] == [b"one", b"two"]
+
+
+def test_the_clock_that_is_given_says_when_to_look(path: Path) -> None:
+    """The name of the file, and what is in it, are looked at as its time goes."""
+    with Queue.open(path, create=layout("FAST_DAILY")) as queue:
+        queue.append(b"before", now_ms=NOON_MS)
+        [file] = path.glob("*.cq4")
+        moved_away(file)
+        with pytest.raises(QueueDamaged, match="expected the file that is open here"):
+            queue.append(b"behind", now_ms=NOON_MS + appender_module.LOOK_MS)
+
+
 @pytest.mark.parametrize("change", [moved_away, replaced])
 @pytest.mark.parametrize("durability", list(Durability))
 def test_a_file_that_has_lost_its_name_is_not_written_on(
