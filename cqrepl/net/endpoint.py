@@ -12,7 +12,7 @@ import trio
 from cqrepl.net import dialer, listener
 from cqrepl.net.address import Address
 from cqrepl.net.doorstep import Doorstep
-from cqrepl.net.errors import Unreachable
+from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program
@@ -63,6 +63,7 @@ class Endpoint:
         self._lost: dict[int, float] = {}  # when hosts did that had not said that they end
         self._left_at = math.inf  # when the last peer did, by trio's clock
         self._left_why: str | None = None
+        self._refused_why: str | None = None  # the latest peer that was, while none had been let in
 
     @property
     def port(self) -> int | None:
@@ -85,6 +86,12 @@ class Endpoint:
         """The connection that counts of each host that is there, by its id."""
         live = self._roster.hosts.items()
         return {host_id: (pump, self._live[pump]) for host_id, pump in live if pump in self._live}
+
+    @property
+    def _has_had_peer(self) -> bool:
+        """True once a peer was let in."""
+        live = any(pump.connection.remote_id is not None for pump in self._live)
+        return live or bool(self._lost)
 
     def comes_within(self, host_id: int, seconds: float) -> bool:
         """Whether a host that is not connected may just be about to: it was so until a moment ago,
@@ -118,6 +125,8 @@ class Endpoint:
         Raises:
             Unreachable: a port cannot be listened on. In an exception group: one that gives up
                 did.
+            Refused: in an exception group: one that gives up, and listens, and its first peer do
+                not go together.
         """
         settings, self._began = self.settings, trio.current_time()
         async with self._opened() as sockets, trio.open_nursery() as nursery:
@@ -148,9 +157,12 @@ class Endpoint:
             yield found
 
     async def _give_up(self) -> None:
-        """Waits for a first peer for ever, and for the next one not so long."""
+        """Waits for a first peer for ever, and for the next one not so long; not where the first
+        one and this side do not go together, as then it is to be said why."""
         while True:
             await trio.sleep(LOOK_SECONDS)
+            if self._refused_why is not None and not self._has_had_peer:
+                raise Refused(self._refused_why)
             if any(pump.connection.remote_id is not None for pump in self._live):
                 self._left_at = math.inf
             elif trio.current_time() >= self._left_at + dialer.GIVE_UP_SECONDS:
@@ -226,6 +238,8 @@ class Endpoint:
             if not pump.has_failed:  # nobody that was refused
                 self._left_at, self._left_why = trio.current_time(), pump.ended_why
             self._log.tell(logging.INFO, pump.label, f"disconnected: {pump.ended_why}")
+        elif connection.was_refused and not is_dialler:
+            self._refused_why = f"{label}: {pump.ended_why}"
         elif not pump.heard and not is_dialler:
             self._log.tell(logging.INFO, label, "closed without having sent a byte")
         if pump.has_failed or pump.was_refused:

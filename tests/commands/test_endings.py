@@ -152,6 +152,26 @@ async def test_it_ends_as_it_is_said(row: str, role: str, folder: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("row", ["same-id", "other-id"])
+async def test_one_that_listens_ends_so_too(row: str, role: str, tmp_path: Path) -> None:
+    """Its first peer, which goes on dialling, is refused."""
+    code, _ = rows()[row][role]
+    given = ENDINGS[row](tmp_path)
+    async with commands() as start:
+        ends = {"sink": "--once", "source": "--until-caught-up"}[role]
+        ending = await start(role, *given[role], "--listen", "127.0.0.1:0", ends)
+        dialler = next(each for each in ROLES if each != role)
+        address = f"127.0.0.1:{await ending.port()}"
+        await start(dialler, *given[dialler], "--connect", address)
+        assert await ending.exit_code() == code, ending.said
+        assert "Traceback" not in ending.said
+        (line,) = ending.said.splitlines()[-1:]
+        assert re.search(
+            r"127\.0\.0\.1:\d+: .*(host id 9|expects host id 7|host id 7 exp)", line
+        ), line
+
+
 BOTH_END: Final = ("name", "roll-cycle", "too-long", "diverged", "damaged", "unreadable")
 
 
