@@ -116,7 +116,7 @@ class Endpoint:
     def renew(self, why: str) -> None:
         """Ends all connections, for the next ones to do better."""
         for pump in list(self._live):
-            pump.fail(why)
+            pump.renew(why)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -154,6 +154,10 @@ class Pump:
         self.has_failed = True
         self._end(why)
 
+    def renew(self, why: str) -> None:
+        """Ends the connection, with which nothing is wrong, for a new one to begin otherwise."""
+        self._end(why)
+
     async def end(self, session: Session) -> None:
         """Ends in order: drains, announces it, and lets the peer close first. Bounded by the
         caller."""

@@ -527,3 +527,22 @@ async def test_a_copy_that_forgot_that_it_follows_keeps_writers_out_as_it_promis
         words = [sys.executable, "-P", "-m", "cqrepl", "append", str(three.at(1)), "--lines"]
         done = await trio.run_process(words, stdin=b"x\n", capture_stderr=True, check=False)
         assert done.returncode == 5, done.stderr
+
+
+async def test_a_planned_promotion_is_no_fault(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All hosts are well and have all: no line warns, and none has the words of a fault."""
+    caplog.set_level("INFO", logger="cqrepl")
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 3, 3: 3})
+        caplog.clear()
+        done = await hosts.hosts[2].control.do({"do": "promote", "queue": "a"})
+        assert "error" not in done
+        await hosts.follow(2)
+        more_excerpts(hosts.path(2), 3, 2)
+        await hosts.follow(2)
+        said = [(each.levelname, each.getMessage()) for each in caplog.records]
+    assert [each for each in said if each[0] != "INFO"] == []
+    faults = re.compile(r"stopped|lost|reset|broken|fail|cannot")
+    assert [each for each in said if faults.search(each[1])] == []

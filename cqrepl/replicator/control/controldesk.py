@@ -98,8 +98,9 @@ class ControlDesk:
         name, accept = _text(asked, "queue"), asked.get("accept_loss") is True
         done = await self._host.leaders.promote(name, accept_loss=accept)
         lines = done.lines(is_done=True)
+        level = logging.WARNING if done.is_risky else logging.INFO
         for line in lines:
-            _logger.warning("by operator: %s", line)
+            _logger.log(level, "by operator: %s", line)
         return done.fields() | {"said": lines}
 
     async def _plan_promotion(self, asked: Values) -> Values:

@@ -6,6 +6,7 @@ The reason is said once, however often the queue is tried, and once more when it
 
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -18,6 +19,8 @@ from cqrepl.replicator.queuestate.pause import Pause
 from cqrepl.replicator.queuestate.queues import Signal
 from cqrepl.replicator.queuestate.stops import Stop
 
+# what a sink says of a pause that an operator has asked for: no fault
+_MEANT: Final = re.compile(r"paused by operator$|host \d+ is to lead it in epoch \d+$")
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -81,7 +84,8 @@ class PauseDesk:
         trouble = Stop(name=name, reason=StopReason.FAILED, message=said, is_peers=True)
         if self._sinks.setdefault(name, Pause()).begin(trouble, is_told=False):
             why = f"queue {name!r} pauses: {said}"
-            self._pump.log.tell(logging.WARNING, self._pump.label, why)
+            level = logging.INFO if _MEANT.search(message) else logging.WARNING
+            self._pump.log.tell(level, self._pump.label, why)
 
     def hear_on(self, name: str) -> None:
         """The sink takes it again."""

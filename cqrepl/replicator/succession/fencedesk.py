@@ -356,7 +356,7 @@ class FenceDesk:
             return
         else:
             await self._host.sink.promise(name, epoch, leader)
-        _logger.warning("queue %r: epoch %d is promised to host %d", name, epoch, leader)
+        _logger.info("queue %r: epoch %d is promised to host %d", name, epoch, leader)
 
     async def _step_down(self, queue: SourceQueue, epoch: int, leader: int) -> None:
         """This host streamed the queue, and takes it in from now on."""
