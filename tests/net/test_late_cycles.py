@@ -9,7 +9,7 @@ from cqrepl import WaitEnded
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
-from cqrepl.queue.format.index import format_index
+from cqrepl.queue.format.index import Cycle, Index, cycle_of, format_index
 from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.safereader import SafeReader
 from cqrepl.replicator.source import Source
@@ -81,7 +81,7 @@ def check_kept(path: Path, late: int) -> None:
         levels = kept.host_marks.load().values()
         assert all(at < late for marks in levels for at in marks.values())
         assert max(kept.acknowledged_index, kept.sent_index) < late
-        late_cycle = late >> kept.layout.roll_cycle.shift
+        late_cycle = cycle_of(Index(late), kept.layout.roll_cycle.shift)
         nth = kept.cycles.listing().index(late_cycle)
     assert not may_go(path)[nth]
     assert all(index < late for index, _ in said_to_be_safe(path))
@@ -216,7 +216,8 @@ async def test_no_good_copy_goes_to_quarantine(tmp_path: Path, written: Excerpts
     fill(copy, "FAST_DAILY", {EARLY: 3, LAST: 2})
     noon_path(copy, ahead=EARLY).unlink()
     with Queue.open(copy) as queue:
-        queue.cycles.closed.remember(ClosedCycle(queue.cycles.listing()[0] - 1, 0, UNKNOWN_CHAIN))
+        below = Cycle(queue.cycles.listing()[0] - 1)
+        queue.cycles.closed.remember(ClosedCycle(below, 0, UNKNOWN_CHAIN))
         queue.cycles.closed.note_below(queue.cycles.listing()[0])
     async with joined(path, copy, on_divergence="quarantine") as (source, sink):
         await acked(source, written[-1][0])
