@@ -61,6 +61,7 @@ _POSITION = click.IntRange(min=0)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each document.")
 @click.option("--hex", "with_hex", is_flag=True, help="The bytes as well.")
 @click.option("--plain", is_flag=True, help="The bare dump, as Java prints it.")
+@click.option("--typed", is_flag=True, help="Text that --encode makes the same bytes of.")
 @click.option("--at", type=_POSITION, metavar="POSITION", help="Begin with the document there.")
 @click.option(
     "--from", "index_first", metavar="INDEX", type=DUMPED_INDEX, help="Begin with this excerpt."
@@ -97,6 +98,7 @@ def _check(options: "DumpOptions", shows_everything: bool) -> None:
             ("--proxy", proxy),
             ("--follow", options["follow"]),
             ("--plain", options["plain"]),
+            ("--typed", options["typed"]),
             ("--dissector", options["dissector"]),
             ("--encode", options["encode"]),
         )
@@ -118,5 +120,7 @@ def _check(options: "DumpOptions", shows_everything: bool) -> None:
         raise click.UsageError("--at goes with files and streams only")
     if options["plain"] and not shows_everything:
         raise click.UsageError("--plain goes with no other option")
+    if options["typed"] and (len(files) > 1 or not shows_everything):
+        raise click.UsageError("--typed goes with one FILE and no other option")
     if options["encode"] and (len(files) > 1 or not shows_everything):
         raise click.UsageError("--encode goes with one FILE and no other option")

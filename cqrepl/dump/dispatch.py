@@ -23,6 +23,7 @@ class DumpOptions(TypedDict):
     as_json: bool
     with_hex: bool
     plain: bool
+    typed: bool
     at: int | None
     index_first: int | None
     index_last: int | None
@@ -96,6 +97,7 @@ def _dump(printer: Printer, options: DumpOptions) -> None:
         printer,
         selection,
         plain=options["plain"],
+        typed=options["typed"],
         must_be_capture=options["pcap"],
         quickly=shows_everything(options),
     )

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.dump.documentreader import Document, DocumentReader, Pushed, Readable
 from cqrepl.dump.entries import Entry, Remark
 from cqrepl.dump.excerptnumbers import Cycle, Numbering, cycle_of_file
-from cqrepl.dump.files import QUEUE_TYPE, StoreFileHead, read_first, store_header, walk_store
+from cqrepl.dump.files import (
+    QUEUE_TYPE,
+    StoreFileHead,
+    read_documents,
+    read_first,
+    store_header,
+    walk_store,
+)
 from cqrepl.dump.pcap import MAGIC_BYTES, is_capture
 from cqrepl.dump.streams import walk_stream
 from wire.errors import WireError
@@ -102,6 +109,16 @@ class Input:
         header = None if first is None else store_header(first)
         padding = header is not None and header.aligned
         return plain_texts(Pushed(beginning, self._file), padding=padding)
+
+    def typed_texts(self) -> Iterator[str]:
+        """Text of all documents that the same bytes can be made of; in place of `open_documents`.
+
+        Raises:
+            WireError: the input is damaged; after everything before it.
+        """
+        from cqrepl.dump.typedform import typed_texts
+
+        return typed_texts(read_documents(self._file))
 
     def _stream_entries(self, first: Document) -> Iterator[Entry]:
         from cqrepl.dump.conversation import ConversationRouter

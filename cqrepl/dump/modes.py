@@ -22,6 +22,7 @@ class FileDump:
 
     Args:
         plain: the bare dump.
+        typed: text from which the same bytes can be made.
         must_be_capture: refuse what is not a capture.
         quickly: large pieces of text, where every document is wanted.
     """
@@ -32,12 +33,14 @@ class FileDump:
         selection: Selection,
         *,
         plain: bool,
+        typed: bool = False,
         must_be_capture: bool,
         quickly: bool,
     ) -> None:
         self._printer = printer
         self._selection = selection
         self._plain = plain
+        self._typed = typed
         self._must_be_capture = must_be_capture
         self._quickly = quickly
 
@@ -57,6 +60,8 @@ class FileDump:
             self._show(path, opened.capture())
         elif self._plain:
             self._print(opened.plain_texts())
+        elif self._typed:
+            self._print(opened.typed_texts())
         elif opened.open_documents() is not None and self._quickly:
             self._print(opened.texts())
         else:

@@ -6,7 +6,7 @@
                         8 or 16 bits without a sign, 32 or 64 with one
     1.5 100E3 NaN       a floating-point number, never in a code that is shown as a whole one
     12:34 2020-02-29 ...  a time of day, a date, both, or both with an offset
-    !byte !short !int !long !float    numbers of these very codes
+    !byte !short !int !long !float !double !uint8 !uint16 !uint32    numbers of these very codes
 
 Text that looks like a number is quoted in the dump; `null` and `~` are not, and stay text.
 
@@ -29,6 +29,9 @@ from wire.objects.variants import name_number
 from wire.strings import decode_name, decode_text, encode_name
 
 FIXED_TYPES: Final = {
+    "uint8": Code.UINT8,
+    "uint16": Code.UINT16,
+    "uint32": Code.UINT32,
     "byte": Code.INT8,
     "short": Code.INT16,
     "int": Code.INT32,

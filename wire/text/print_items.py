@@ -55,6 +55,15 @@ _CONSTANTS: Final[dict[int, str]] = {
 }
 _VALUES: Final[dict[int, bool | None]] = {Code.FALSE: False, Code.TRUE: True, Code.NULL: None}
 _TYPE_OF_NUMBER: Final[dict[int, str]] = {Code.INT8: "byte", Code.INT16: "short"}
+_TYPE_OF_EACH: Final = _TYPE_OF_NUMBER | {
+    Code.UINT8: "uint8",
+    Code.UINT16: "uint16",
+    Code.UINT32: "uint32",
+    Code.INT32: "int",
+    Code.INT64: "long",
+    Code.FLOAT32: "float",
+    Code.FLOAT64: "double",
+}
 # enums that Java's dump knows: it drops a constant that is not one of theirs
 _ENUMS: Final = {
     "WireType": (
@@ -81,17 +90,18 @@ _KNOWN_TYPES: Final = frozenset(
 )
 
 
-def render_items(body: bytes | memoryview, *, fold_unused: bool) -> str:
+def render_items(body: bytes | memoryview, *, fold_unused: bool, is_typed: bool = False) -> str:
     """The text of a whole body.
 
     Args:
         fold_unused: give only the count of the unused zeros at the end of an array (Java does not).
+        is_typed: each number of a fixed width says which one (Java says so of few).
 
     Raises:
         WireError: the body cannot be rendered.
     """
     layout = Layout()
-    print_items(body, layout, fold_unused=fold_unused)
+    print_items(body, layout, fold_unused=fold_unused, is_typed=is_typed)
     return layout.text()
 
 
@@ -123,9 +133,16 @@ class ItemLayout(Protocol):
         """Around the names and values of a map."""
 
 
-def print_items(body: bytes | memoryview, layout: ItemLayout, *, fold_unused: bool = False) -> None:
+def print_items(
+    body: bytes | memoryview,
+    layout: ItemLayout,
+    *,
+    fold_unused: bool = False,
+    is_typed: bool = False,
+) -> None:
     """Hands the items of a whole body to a layout; arguments and errors as `render_items`."""
     renderer = _Renderer(body, layout, fold_unused)
+    renderer.types = _TYPE_OF_EACH if is_typed else _TYPE_OF_NUMBER
     renderer.refuse_small_number(0, len(body))
     renderer.items(0, len(body))
 
@@ -135,6 +152,7 @@ class _Renderer:
         self._body = body
         self._fold_unused = fold_unused
         self._depth = 0
+        self.types = _TYPE_OF_NUMBER
         self.layout = layout
 
     def items(self, at: int, end: int) -> None:
@@ -189,8 +207,8 @@ class _Renderer:
             self.layout.scalar(_BYTE_AT_END, int(_BYTE_AT_END))
             return at
         (value,) = self._unpack(form, at, end)
-        if code in _TYPE_OF_NUMBER:
-            self.layout.type_prefix(_TYPE_OF_NUMBER[code], _TYPE_OF_NUMBER[code])
+        if code in self.types:
+            self.layout.type_prefix(self.types[code], self.types[code])
         self.layout.scalar(float_text(value) if isinstance(value, float) else str(value), value)
         return at + struct.calcsize(form)
 
