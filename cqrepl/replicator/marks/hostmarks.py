@@ -9,7 +9,7 @@ They rise, but for four cases. A queue that has lost its end, in a power cut or 
 backup, holds no more what the marks tell of: here they are lowered to its end when the source opens
 it, or finds that. Where they are kept they stay, as they tell what is missing, until that is
 settled with the host (`outgoing.endwatch`). Of a host whose copy differs nothing is known any more.
-Where an earlier cycle came that no host was sent, no mark is behind it (`outgoing.latecycles`).
+Where an earlier cycle came that no host was sent, no mark is behind it (`outgoing.latewatch`).
 And a host that wants what it has had, as its copy came from a backup or was made anew, has it no
 more: else store files would go that it has yet to get. The host itself stays known, by a mark of
 what was sent that is zero at least: it may give back what the queue has lost (`consent`).
