@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl import Source
 from cqrepl.queue import Queue
 from tests.support.copies import assert_same
-from tests.support.replicas import acked, joined, live_source
+from tests.support.replicas import acked, eventually, joined, live_sink, live_source
 from tests.support.samples import fill, noon_index
 
 
@@ -31,6 +32,32 @@ async def test_marks_are_lowered_and_rise_with_what_comes_back(
         await acked(source, written[-1][0])
         assert source.queues["q"].marks[2].acknowledged == written[-1][0]
     assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+async def test_each_copy_counts_once_one_has_given_back_the_end(tmp_path: Path) -> None:
+    """The second one has all that the first one has given back, and is sent nothing."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 9})
+    fill(tmp_path / "less", "FAST_DAILY", {0: 4})
+    last = written[-1][0]
+
+    async def all_acked(source: Source) -> None:
+        marks = source.queues["q"].marks
+        await eventually(lambda: all(each.acknowledged == last for each in marks.values()))
+        assert marks.keys() == {2, 3}
+
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "two", source.port):
+            async with live_sink(tmp_path / "three", source.port, host_id=3):
+                await eventually(lambda: len(source.queues["q"].marks) == 2)
+                await all_acked(source)
+    for file in (tmp_path / "less").glob("*.cq4"):
+        file.rename(tmp_path / "q" / file.name)
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "two", source.port):
+            await acked(source, last)
+            async with live_sink(tmp_path / "three", source.port, host_id=3):
+                await all_acked(source)
+    assert_same(tmp_path / "q", tmp_path / "three")
 
 
 async def test_a_queue_that_lost_all_knows_its_hosts(

@@ -153,7 +153,7 @@ class EndWatch:
         Raises:
             QueueError, OSError: the queue or its marks cannot be read.
         """
-        if self.lost is not None and (is_proved or start > marks.missed_to):
+        if is_proved or start > marks.missed_to:
             self._settle(marks, start)
         if marks.host_id in HOSTS:
             self._has_begun.add(marks.host_id)
@@ -162,9 +162,10 @@ class EndWatch:
             self._note_file(self._end())
 
     def _settle(self, marks: HostMarks, start: int) -> None:
-        assert self.lost is not None
         was_missed = self._marks.are_missed
         marks.settle()
+        if self.lost is None:  # another host has given it back
+            return
         if start > self.lost.last:
             self.lost = None
         elif was_missed and not self._marks.are_missed and marks.host_id in HOSTS:
