@@ -47,6 +47,15 @@ def test_a_list_of_sections_has_all_of_them(page: Path) -> None:
         assert listed == re.findall(r"^## (.+)$", text, re.MULTILINE)
 
 
+def test_each_check_that_is_named_for_a_promise_is_one_of_the_laboratory() -> None:
+    checks = {row[0].strip() for rows in tables(ROOT / "docs" / "laboratory.md") for row in rows}
+    for rows in tables(ROOT / "docs" / "promises.md"):
+        for promise, tests, named in rows:
+            assert "`tests/" in tests, promise
+            for check in re.findall(r"`\w+`", named):
+                assert check in checks, f"{promise.strip()}: {check}"
+
+
 def anchors(page: Path) -> set[str]:
     """What a page's headings are called in links."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
