@@ -22,6 +22,7 @@ from cqrepl.net.controlsocket import Values
 from cqrepl.net.rundirectory import usual_run_dir
 from cqrepl.replicator.control.controldesk import FAILED, ControlDesk
 from cqrepl.replicator.host import Host
+from cqrepl.replicator.hostroles import check_no_routes
 
 _TERMINAL: Final = "/dev/tty"
 _logger: Final = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class _Served:
         """For the length of a block it runs, and follows other versions of its file."""
         made = plan(self._path, self._options)
         check_places(made)
+        check_no_routes(made.settings)
         run_dir = made.settings.run_dir or usual_run_dir()
         made = replace(made, settings=replace(made.settings, run_dir=run_dir))
         self._host = host = Host(made.settings)

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue
+from cqrepl.queue.files.epochfile import store_epochs
+from cqrepl.queue.format.epochs import Epoch, Epochs
+from cqrepl.queue.format.index import Index
 from tests.support.clusters import NEWER_PAGE, OLDER_PAGE, THIRD_HOST
 from tests.support.commands import Command, Start, commands, until
 from tests.support.copies import assert_same
@@ -157,6 +160,24 @@ async def test_the_middle_of_a_chain_is_killed(tmp_path: Path) -> None:
         for host in HOSTS:
             assert "Traceback" not in cluster.running[host].said
             await cluster.end(host)
+
+
+def test_routes_of_a_queue_that_has_had_a_promotion(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Host 1 was made its leader, and the file would have host 3 take it from host 2."""
+    path, page = tmp_path / "cluster.yaml", OLDER_PAGE.replace("...", THIRD_HOST)
+    path.write_text(page.rstrip().removesuffix("}") + ", cqrepl: {routes: {queue1: {3: 2}}} }")
+    queue = tmp_path / "replica/source/queue1"
+    with Queue.open_for_append(queue, create="FAST_DAILY") as made:
+        made.append(b"1", now_ms=NOON_MS)
+    store_epochs(queue, Epochs(promised=1, promised_to=1, history=(Epoch(1, 1, Index(0)),)))
+    names = [f"--address=host.port{each}=127.0.0.1:{reserved_port()}" for each in HOSTS]
+    monkeypatch.chdir(tmp_path)
+    result = invoke("run", "-c", path, "--host-id", "1", *names)
+    assert result.exit_code == 5, result.output
+    assert "take 'queue1' out of 'routes'" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def has_two_peers(command: Command) -> bool:

@@ -204,7 +204,11 @@ def _digests(spark: SparkSession, path: Path, plan: ArchivePlan, task_bytes: int
 
 
 def _as_archived(held: IndexRange, archived: ArchivedCycle) -> Iterator[IndexRange]:
-    """What a queue holds, cut as the parts are: only so the last blocks are the same ones."""
+    """The range of the queue, cut where the archived parts are cut.
+
+    The last block of a part ends where the part ends. Only with the same cuts do the last blocks
+    of queue and archive hold the same excerpts.
+    """
     size = held.size_bytes / held.count
     for part in archived.parts:
         count = part.index_last - part.index_first + 1
@@ -221,7 +225,8 @@ def _merged(
     parts: list[ArchivePart],
     identity: Identity | None,
 ) -> Manifest:
-    """What the archive holds with the parts of the new cycles beside what it held."""
+    """The manifest of all archived cycles: those it held before, and the new ones with their
+    parts. A new cycle replaces what was held of it."""
     by_cycle = {found.cycle: found for found in new}
     for cycle, group in groupby(parts, key=lambda part: _cycle(part, layout)):
         held[cycle] = ArchivedCycle(

@@ -93,7 +93,7 @@ class ArchivedCycle:
 
     @property
     def count(self) -> int:
-        """How many excerpts it holds."""
+        """The number of excerpts it holds."""
         return self.index_last - self.index_first + 1
 
 
@@ -107,7 +107,7 @@ class Manifest:
 
     @property
     def count(self) -> int:
-        """How many excerpts it holds."""
+        """The number of excerpts it holds."""
         return sum(cycle.count for cycle in self.cycles)
 
 
@@ -160,7 +160,7 @@ def write_manifest(archive: ArchivePlace, manifest: Manifest, version: str | Non
 
 
 def part_folder(layout: QueueLayout, cycle: int) -> str:
-    """Where in an archive the parts of a cycle are."""
+    """The folder within an archive that holds the parts of a cycle."""
     return f"day={day_of(layout, cycle)}/cycle={cycle}"
 
 

@@ -15,7 +15,7 @@ from cqrepl.spark.ranges import present
 
 
 def reader_name(archive: str) -> str:
-    """What a queue calls an archive, of which this is the name."""
+    """The name of the registered reader that stands for an archive in the queue's table store."""
     return f"archive {archive}"
 
 

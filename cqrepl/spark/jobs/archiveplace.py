@@ -1,4 +1,4 @@
-"""Where an archive is: a directory, or what begins with a prefix in an object store.
+"""The place of an archive: a directory, or the objects below a prefix in an object store.
 
 Theory of operation. A part is written to a file of this machine first and gets its name when it is
 whole, so no name ever stands for half a part. In a directory it is on the disk then, its name and
@@ -66,7 +66,7 @@ class Stored:
 
 
 class ArchivePlace(ABC):
-    """Where an archive is. Names in it have slashes, and begin with none."""
+    """The place of an archive. Names in it have slashes, and do not begin with one."""
 
     @property
     @abstractmethod
@@ -144,7 +144,8 @@ class ArchivePlace(ABC):
     @property
     @abstractmethod
     def settled_s(self) -> float:
-        """How old a file is that no run will name any more, when no manifest does."""
+        """The age in seconds from which a file without a name in any manifest is left over: no run
+        will name it any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a run has to archive, and what it has to compare first. Knows nothing of Spark.
+"""The plan of a run: the cycles it archives, and those it compares first. Knows nothing of Spark.
 
 Theory of operation. What was archived of a closed cycle is never given up for something else, only
 by order: a backup that was put in place of a queue may hold less, or other bytes. Counts are told
@@ -37,7 +37,7 @@ class FoundCycle:
 
 @dataclass(slots=True, kw_only=True)
 class ArchivePlan:
-    """What is to be done.
+    """The cycles of a queue, by what a run does with them.
 
     Args:
         new: is archived.
@@ -90,7 +90,7 @@ class ArchivePlan:
 def plan_archive(
     queue: Queue, held: Mapping[int, ArchivedCycle], *, with_open: bool
 ) -> ArchivePlan:
-    """What a run has to do.
+    """The plan of a run over a queue.
 
     Args:
         held: what the archive holds, by cycle.

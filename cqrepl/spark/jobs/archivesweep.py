@@ -1,8 +1,9 @@
-"""What is where an archive is and not in the archive. Knows nothing of Spark.
+"""Finds and removes files at an archive's place that its manifest does not name. Knows nothing of
+Spark.
 
 A run that is killed leaves parts that no manifest names, and a manifest that was not put in place.
-In a directory each run removes such at its end; in an object store, where another run may be busy,
-only this does, and only what is old.
+In a directory each run removes such files at its end. In an object store another run may be busy:
+there only this module removes them, and only old ones.
 """
 
 import re

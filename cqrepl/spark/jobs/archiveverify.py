@@ -27,7 +27,7 @@ from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was found of an archive.
+    """The result of verifying an archive.
 
     Args:
         parts: how many parts were read.
@@ -88,7 +88,7 @@ def check_parts(spark: SparkSession, archive: ArchivePlace, manifest: Manifest) 
 def damaged_parts(
     spark: SparkSession, archive: ArchivePlace, parts: Sequence[ArchivePart]
 ) -> list[str]:
-    """What is wrong with parts that do not hold what their digests say, a line for each."""
+    """The damages of parts that do not hold what their digests say, a line for each part."""
 
     def work(part: ArchivePart) -> Iterator[Answer]:
         try:

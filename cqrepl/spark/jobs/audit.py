@@ -49,10 +49,10 @@ _Returned = TypeVar("_Returned")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What an audit found. Cycles and differences are in the order of their indexes.
+    """The result of an audit. Cycles and differences are in the order of their indexes.
 
     Args:
-        notes: what is worth to be known, though no excerpt is concerned.
+        notes: lines that are worth knowing, though they are about no excerpt.
     """
 
     paths: tuple[Path, ...]
@@ -79,12 +79,12 @@ class Audit:
 
     @property
     def count(self) -> int:
-        """How many excerpts the fullest copy holds, cycle by cycle."""
+        """The number of excerpts: of each cycle as many as its fullest copy holds, added up."""
         return sum(max(count or 0 for count in cycle.counts) for cycle in self.cycles)
 
     @property
     def read(self) -> int:
-        """How many of the cycles were read; the others were proved to be equal."""
+        """The number of cycles that were read. The others were proved equal without it."""
         return sum(cycle.is_read for cycle in self.cycles)
 
 
@@ -140,7 +140,7 @@ def audit(
 
 
 def _is_proof(told: Told) -> bool:
-    """Whether it tells of excerpts that were compared, or that something is wrong."""
+    """True when it tells of compared excerpts, or of a difference."""
     return isinstance(told, Difference) or (isinstance(told, CycleAudit) and any(told.counts))
 
 
@@ -159,7 +159,8 @@ def _exhausted(
 def _span(
     copies: list[ComparedCopy], index_first: int, index_last: int, *, common: bool, digests: bool
 ) -> ComparedSpan:
-    """What is compared: nothing that comes behind the quick look."""
+    """The span of indexes to compare. It ends where the copies ended at the quick look: excerpts
+    that were appended since are not compared."""
     lasts = [copy.info.last_index for copy in copies]
     held = [-1 if last is None else int(last) for last in lasts]
     end = min(held) if common else max(held)
@@ -178,7 +179,7 @@ def _compared(
     reads_all: bool,
     task_bytes: int,
 ) -> Iterator[Told]:
-    """What is told of the cycles within a span."""
+    """The results for all cycles within a span."""
     to_read = []
     for cycle in cycles_of(copies, span):
         if not reads_all and are_proved_equal(copies, cycle):
@@ -203,7 +204,7 @@ def _compared(
 def _witnesses(
     copies: list[ComparedCopy], tasks: list[list[Cycle]], span: ComparedSpan
 ) -> Iterator[tuple[Witness, ...]]:
-    """What tells each copy, for each task."""
+    """The witnesses of all copies, for each task."""
     with ExitStack() as stack:
         queues = [stack.enter_context(Queue.open(copy.path)) for copy in copies]
         for cycles in tasks:
@@ -236,7 +237,7 @@ def _tasks(
 
 
 def _of_queues(copies: list[ComparedCopy], told: Sequence[Told], shift: int) -> Iterator[Told]:
-    """What is wrong beside the store files; and ends that are not known, once each."""
+    """The results that no store file gives: flaws of the queues, and lost ends, once each."""
     missed = {
         (cycle_of(Index(each.index_first), shift), nth)
         for each in told

@@ -106,7 +106,7 @@ def reopened(copies: Sequence[SeenCopy]) -> list[ComparedCopy]:
 
 
 def told_of(outcome: Outcome, count: int, index: int = 0) -> Told | None:
-    """What an audit tells of what the engine has found; None where all is well.
+    """The audit's result for one outcome of the engine; None where there is nothing to tell.
 
     Args:
         count: of the copies.
@@ -137,7 +137,8 @@ def told_of(outcome: Outcome, count: int, index: int = 0) -> Told | None:
 
 
 def proved(copies: Sequence[ComparedCopy], cycle: Cycle, span: ComparedSpan) -> Iterator[Told]:
-    """What is told of a cycle that need not be read; counted is what of it lies within the span."""
+    """The results for a cycle that is proved equal and need not be read. Only its excerpts within
+    the span are counted."""
     counts = []
     for nth, copy in enumerate(copies):
         file = copy.file_of(cycle)

@@ -1,7 +1,8 @@
-"""What each copy of a queue holds, by its files: the plan of an audit. Knows nothing of Spark.
+"""Plans an audit: lists what each copy of a queue holds, by its files. Knows nothing of Spark.
 
 A cycle whose end cannot be found is read as far as any copy of it can be: behind a damaged place an
-index slot may lead on. It is told in any case, as it is unknown what was behind.
+index slot may lead on. The audit tells of such a cycle in any case, as it is unknown what was
+behind the damage.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +55,8 @@ class Unknown:
 
 
 class CopyPlan:
-    """What one copy holds, by its files; `unknown` are cycles whose end cannot be found."""
+    """The ranges that one copy holds, by its files; `unknown` are cycles whose end cannot be found.
+    """
 
     def __init__(self, copy: int, path: Path, index_first: int, index_last: int) -> None:
         self.copy = copy
@@ -109,7 +111,8 @@ class CopyPlan:
         self.ranges.sort(key=lambda each: each.index_first)
 
     def _within(self, cycle: Cycle, index_first: int, index_last: int) -> tuple[int, int]:
-        """What of a cycle lies between two indexes."""
+        """The first and last index of a cycle's part between two indexes. They are the wrong way
+        round when there is none."""
         first = index_of(cycle, SEQUENCE_FIRST, self.shift)
         last = index_of(Cycle(cycle + 1), SEQUENCE_FIRST, self.shift) - 1
         return max(index_first, first), min(index_last, last)
@@ -128,10 +131,11 @@ class CopyPlan:
 def plan_copies(
     paths: Sequence[Path], index_first: int, index_last: int, *, common: bool = False
 ) -> list[CopyPlan]:
-    """What is read of each copy.
+    """The plans of all copies: the ranges to read of each.
 
     Args:
-        common: up to where every copy can be followed. What is unknown of a copy stays unknown.
+        common: read only up to where every copy can be followed. What is unknown of a copy stays
+            unknown.
 
     Raises:
         QueueError: one of them is no queue.
@@ -164,7 +168,11 @@ def _missing_between(cycles: Cycles, listed: Sequence[Cycle]) -> Iterator[tuple[
 
 
 def _follow(queue: Queue, index: int, index_last: int, text: str) -> Unknown:
-    """How far a cycle can be read, looking at headers only; `text` says why its end is unknown."""
+    """The part of a cycle from `index` on that can be read, by its headers only.
+
+    Args:
+        text: says why the end is unknown, unless the walk ends with an error that says it.
+    """
     first = index
     try:
         tailer = queue.tailer(index)
@@ -178,7 +186,7 @@ def _follow(queue: Queue, index: int, index_last: int, text: str) -> Unknown:
 
 
 def _fill_unknown(plans: list[CopyPlan], index_last: int) -> None:
-    """Where the end of a cycle cannot be found, it is read as far as any copy can be."""
+    """Has each cycle whose end cannot be found read as far as any copy of it can be."""
     held = [(plan, list(plan.ranges)) for plan in plans]
     for plan in plans:
         for cycle, unknown in plan.unknown.items():

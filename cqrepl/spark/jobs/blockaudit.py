@@ -1,9 +1,10 @@
-"""What copies of a queue hold, block by block, with digests: what a rebuild is planned by.
+"""Digests copies of a queue block by block, and compares the digests: a rebuild is planned by it.
 
-Theory of operation. What each copy holds is planned once, by its files; what is appended later is
-in no answer. Tasks digest the copies block by block (`blocks`), the driver compares digests of the
-same block, and only blocks that differ are read again (`comparing`): excerpts never meet in a
-shuffle. So a copy costs its reading and hashing, and a difference one block more.
+Theory of operation. The ranges of each copy are planned once, by its files; excerpts that are
+appended later are in no answer. Tasks digest the copies block by block (`blocks`). The driver
+compares digests of the same block, and only blocks that differ are read again (`comparing`):
+excerpts never meet in a shuffle. So a copy costs its reading and hashing, and a difference one
+block more.
 
 A copy whose file cannot be followed is read as far as any copy reaches, block by block.
 """
@@ -52,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockAudit:
-    """What was found. Differences are in the order of their indexes.
+    """The blocks of all copies and their differences, in the order of their indexes.
 
     Args:
         unknown: copies and cycles of which the end could not be found: more may have been there.

@@ -23,7 +23,7 @@ _STEP_BYTES: Final = 8 * 1024 * 1024
 
 
 class BlockVerdict(Enum):
-    """What is wrong with a range; `present` tells which copies hold it."""
+    """The kinds of difference in a range; `present` tells which copies hold it."""
 
     MISSING = "missing"  # the first copy holds it, another one does not
     EXTRA = "extra"  # the first copy does not hold it
@@ -57,7 +57,7 @@ class Difference:
 
     @property
     def count(self) -> int:
-        """How many indexes these are."""
+        """The number of indexes."""
         return self.index_last - self.index_first + 1
 
 
@@ -112,7 +112,10 @@ class _Copy:
         self.broken: tuple[int, str] | None = None
 
     def rows(self, index: int, index_last: int) -> Columns | None:
-        """What it holds from there on; None if not even that excerpt."""
+        """Excerpts from `index` on, up to some limits; None if the copy cannot give even the first.
+
+        Damage is noted in `broken`.
+        """
         if self.broken is not None:
             return None
         try:

@@ -115,10 +115,11 @@ def _check_links(folder: Path, target: Path) -> None:
 
 
 def _are_apart(folder: Path, other: Path) -> bool:
-    """Whether no file can be linked from one folder into another one.
+    """True when no file can be linked from one folder into another one.
 
-    What is mounted a second time is one device and yet apart. Of that the system tells who would
-    rename what is not there, before it looks for it: so nothing is made, which a kill could leave.
+    A device that is mounted twice has one device number, and yet its mounts are apart. So a rename
+    of a file that does not exist is tried: the system refuses it with `EXDEV` before it looks for
+    the file. Nothing is made that a kill could leave behind.
     """
     if folder.stat().st_dev != other.stat().st_dev:
         return True

@@ -7,7 +7,8 @@ takes about half as long as making it in one task would. Cycles of one part are 
 cycle that the target has already is compared instead, part by part, too.
 
 All that is made is in the workshop of the run, under names that no other attempt has, until it is
-whole: what tasks leave that were killed, or that Spark has given up, is in nobody's way.
+whole. So the remains of tasks that were killed, or that Spark has given up, are in no other task's
+way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,7 @@ Source = TypeVar("Source")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CyclePart(Generic[Source]):
-    """What one task makes of a cycle: consecutive whole blocks of it.
+    """The part of a cycle that one task makes: consecutive whole blocks.
 
     Args:
         source: where its excerpts come from; carried to the task.
@@ -52,8 +53,8 @@ class PlannedCycle(Generic[Source]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeCycle:
-    """What became of it: its store file, or None where the target has it already; and what the
-    reading of its parts has told."""
+    """A cycle that was made: its store file, or None where the target has it already; and the
+    answers that reading its parts gave."""
 
     cycle: int
     file: Path | None
@@ -77,7 +78,7 @@ Reading = Callable[[Source, list[Answer]], Iterator[Piece]]
 
 
 def is_split(size_bytes: int, total_bytes: int, at_once: int, task_bytes: int) -> bool:
-    """Whether a cycle is made by several tasks: where one alone would be waited for.
+    """True when several tasks make a cycle: one task alone would keep the others waiting.
 
     Args:
         total_bytes: of all cycles.

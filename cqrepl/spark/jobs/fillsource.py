@@ -1,7 +1,7 @@
-"""What `preload` writes its rows with: a task for each queue, whose rows come as Arrow columns.
+"""The data source that `preload` writes its rows with: one task fills one queue, from Arrow columns.
 
-A data source of its own, for only there Spark gives columns to Python without pandas. Its commit
-runs in another process than the job, so what the tasks tell goes through a file.
+It is a data source because only to one does Spark give columns in Python without pandas. Its commit
+runs in another process than the job, so the messages of the tasks go through a file.
 """
 
 import json
@@ -32,7 +32,7 @@ PARTITION, PAYLOAD = "partition", "payload"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """How queues are filled.
+    """The settings that queues are filled by.
 
     Args:
         cycle: of a queue that is empty.
@@ -56,7 +56,7 @@ class Filling:
 
     @staticmethod
     def of(text: str) -> "Filling":
-        """What `to_text` has said."""
+        """The settings that `to_text` has put into a text."""
         fields = json.loads(text)
         layout = fields["layout"] | {"roll_cycle": by_name(fields["layout"]["roll_cycle"])}
         fields |= {"out": Path(fields["out"]), "layout": QueueLayout(**layout)}
@@ -86,7 +86,7 @@ class Filling:
 
 @dataclass
 class FilledMessage(WriterCommitMessage):
-    """What a task tells; None where it had no rows."""
+    """The message of a task to the commit; its fields are None when the task had no rows."""
 
     partition: int | None
     filled: Filled | None
@@ -114,7 +114,8 @@ class FillWriter(DataSourceArrowWriter):
 
     @reason_only()
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
-        """What a task does. Appends by index, so a task that is tried again goes on."""
+        """Fills the queue of one partition, in a task. Excerpts are appended by index, so a task
+        that is tried again goes on where the first attempt ended."""
         settle_worker()
         batches = (batch for batch in iterator if batch.num_rows)
         first = next(batches, None)

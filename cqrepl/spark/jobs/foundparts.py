@@ -1,11 +1,12 @@
-"""What the parts of an archive say without its manifest. Knows nothing of Spark.
+"""Reads from the parts of an archive, without its manifest, what it holds. Knows nothing of Spark.
 
 Theory of operation. A part has its first index, its number of excerpts and their digest in its
 name, and its day and cycle in those of its folders. So parts tell what was archived, which of them
 belong together, and where one is missing between others. They do not tell how indexes are divided,
 which the queue or its roll cycle does; nor what was behind the last part of a cycle, or that a
 cycle was archived of which no part is left. The queue knows some of that: what it still holds, and
-what replication has noted of closed cycles. What nobody knows is told, and not taken for whole.
+what replication has noted of closed cycles. A cycle of which neither the parts nor the queue know
+that it is whole is reported, and not taken for whole.
 """
 
 import re
@@ -30,8 +31,8 @@ _PART: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCycle:
-    """What a queue knows of one of its cycles: how many excerpts it held, whether it has ended, and
-    whether it is there."""
+    """One cycle as its queue knows it: the number of excerpts it held, whether it has ended, and
+    whether its store file is there."""
 
     count: int
     is_closed: bool
@@ -74,7 +75,8 @@ def found_parts(place: ArchivePlace, layout: QueueLayout) -> list[list[ArchivePa
 
 
 def known_cycles(queue: Queue) -> tuple[dict[int, KnownCycle], int]:
-    """What a queue knows of its cycles, by cycle; and the last one that has anything."""
+    """The cycles as their queue knows them, by cycle; and the number of the highest cycle that has
+    or had excerpts, -1 if there is none."""
     cycles = queue.cycles
     known = {
         int(cycle): KnownCycle(count=record.excerpts, is_closed=True, is_there=False)

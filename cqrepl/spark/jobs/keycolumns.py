@@ -70,7 +70,7 @@ def partition_column_of(key: Column, partitions: int) -> Column:
 
 
 def order_columns(value: Column | None, kind: str) -> list[Column]:
-    """What the rows of a key are sorted by: those without a value come first."""
+    """The columns that the rows of a key are sorted by. Rows without a value come first."""
     if value is None:
         return []
     if kind in ("double", "float"):

@@ -58,7 +58,7 @@ def _check_copy(cycles: Cycles, ends: dict[int, int]) -> None:
 
 
 def _noted(cycles: Cycles) -> Iterator[ClosedCycle]:
-    """What is noted of closed cycles that retention has not taken."""
+    """The notes of closed cycles that retention has not deleted."""
     noted = {cycle: record for cycle, record in cycles.closed.load().items() if record.excerpts}
     lowest = min(cycles.listing(), default=max(noted, default=None))
     for cycle in sorted(noted):

@@ -1,4 +1,4 @@
-"""How far sinks were behind: round trips over time, from logs of `source --ack-log`."""
+"""Measures how far sinks were behind: round trips over time, from logs of `source --ack-log`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

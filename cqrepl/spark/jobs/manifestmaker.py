@@ -35,7 +35,8 @@ from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeManifest:
-    """What parts tell of an archive; and cycles that are not there, or not known to be whole."""
+    """A manifest made from the parts of an archive; and the cycles that are missing, or not known
+    to be whole."""
 
     manifest: Manifest
     doubts: tuple[CycleDoubt, ...]
@@ -87,7 +88,8 @@ def make_manifest(
 def _known(
     queue: Path | str | None, roll_cycle: str | None
 ) -> tuple[QueueLayout, dict[int, KnownCycle], int]:
-    """How indexes are divided, and what is known of cycles besides; see `known_cycles`."""
+    """The layout that divides indexes; and both results of `known_cycles`, empty and -1 without a
+    queue."""
     if (queue is None) == (roll_cycle is None):
         raise BadArguments("expected the queue that was archived, or else its roll cycle")
     if queue is not None:

@@ -1,17 +1,18 @@
 """Pieces of a closed cycle, held against what replication has noted of it. Knows nothing of Spark.
 
-Theory of operation. A disk may give other bytes than were written, and whoever copies them makes a
-copy that is right by all its own digests. Beside a store file stands the chain over its excerpts,
-at places some thousand excerpts apart, and of a closed one its end (`inspection.notedchains`). So
-who reads on from one such place reckons the chain on the way, and holds it against the next one.
+Theory of operation. A disk may give other bytes than were written, and a task that copies them
+makes a copy that is right by all its own digests. Beside a store file stands the chain over its
+excerpts, at places some thousand excerpts apart, and of a closed one its end
+(`inspection.notedchains`). So a task that reads on from one such place reckons the chain on the
+way, and holds it against the next one.
 
 A task reads a part of a cycle, which begins between two places. So it reads first what lies between
 the place before and its part; what lies behind the last place in its part, the next part's task
 reads. Where nothing is noted, as of a queue of Java's, or no place lies in a part, nothing is read.
 
-Who takes a cycle from several copies may have passed over just what lies before his part, because
-it cannot be read or is altered (`begun_check`). That says nothing of the part: what it would have
-led to is not known then, and the chain is begun anew at the first place in the part.
+A task that takes a cycle from several copies may have passed over just what lies before its part,
+because that cannot be read or is altered (`begun_check`). That says nothing of the part. The chain
+up to the part is not known then, and is begun anew at the first place in the part.
 """
 
 from array import array
@@ -42,7 +43,7 @@ class Doubt:
     store: str
 
     def to_error(self) -> QueueDamaged:
-        """What is raised where all of them were taken."""
+        """The error that a caller raises once it has taken all of these excerpts."""
         return QueueDamaged(self.text, path=Path(self.store), index=Index(self.index_last))
 
 
@@ -62,11 +63,12 @@ def read_noted(queue: Queue, index_first: int, index_last: int) -> Iterator[Piec
 
 
 def begun_check(queue: Queue, index_first: int, index_last: int) -> "NotedCheck":
-    """What holds excerpts of one cycle, from one index on, against what is noted: each piece that
-    is taken in its turn, up to the last index at most.
+    """A check of excerpts of one cycle, from `index_first` on, against the noted chain. It takes
+    the pieces in their order, up to `index_last` at most.
 
-    Where an excerpt is not what it was, but may as well lie before them, `doubt` tells of it: the
-    caller knows who took that. What lies before and cannot be read is left out.
+    A changed excerpt may also lie before the first index. Then `doubt` tells of it, as the caller
+    knows which copy that excerpt was taken from. Excerpts before the first index that cannot be
+    read are left out.
     """
     checked = _checked(queue, index_first, index_last)
     if checked.is_needed:

@@ -1,4 +1,4 @@
-"""Which of so many partitions a key belongs to, for ever and on every machine. Knows no Spark.
+"""Computes the partition of a key, the same for ever and on every machine. Knows nothing of Spark.
 
     partition = CRC-32 of the key as binary wire, modulo the number of partitions
 

@@ -55,7 +55,7 @@ _KEY, _PLACE = "key", "place"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreloadSettings:
-    """What the queues are made of.
+    """The settings that rows become queues by.
 
     Args:
         key: the column that decides the partition.

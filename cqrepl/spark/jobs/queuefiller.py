@@ -34,7 +34,8 @@ LOCK_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What a queue holds now, and how many excerpts of it were written just now."""
+    """A filled queue: the number of excerpts it holds now, and how many of them were written just
+    now."""
 
     path: str
     excerpts: int

@@ -46,7 +46,8 @@ _DISK_BLOCK: Final = 512  # bytes of what a file's status counts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """What was made, and of what. `clashes` are in the way if there are any: nothing was made."""
+    """The result of a rebuild, with the spans it took. If there are `clashes`, these stood in the
+    way and nothing was made."""
 
     audit: BlockAudit
     clashes: tuple[Difference, ...] = ()
@@ -54,13 +55,13 @@ class Rebuilt:
 
     @property
     def count(self) -> int:
-        """How many excerpts the new queue holds."""
+        """The number of excerpts that the new queue holds."""
         return sum(each.index_last - each.index_first + 1 for each in self.taken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RebuiltCycle:
-    """What is to be made: one cycle, and the digests of blocks that a copy holds whole."""
+    """One cycle to make, and the digests of blocks that a copy holds whole."""
 
     cycle: int
     file: str
@@ -79,7 +80,7 @@ class _RebuiltCycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TakenSpan:
-    """What one task takes, and what tells the copies that it takes it from."""
+    """The span that one task takes, and the witnesses of the copies it takes the span from."""
 
     index_first: int
     index_last: int

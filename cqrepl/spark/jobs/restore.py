@@ -31,7 +31,8 @@ from wire.header import HEADER_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was restored; `made` cycles now; those that existed before hold the same."""
+    """The result of a restore: the archive's manifest, and in `made` the cycles that were made now.
+    Cycles that existed before were compared and hold the same."""
 
     manifest: Manifest
     made: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""How long acknowledgements took, from logs of them. Knows nothing of Spark.
+"""Measures how long acknowledgements took, from logs of them. Knows nothing of Spark.
 
 Theory of operation. Both times of an entry are readings of the source's own monotonic clock: when
 the excerpt was sent, and when its acknowledgement came. Only their difference means anything; no
@@ -72,7 +72,7 @@ class AckRun:
         return True
 
     def fields(self) -> dict[str, Any]:
-        """What `run_of` makes the same run of."""
+        """The fields that `run_of` makes the same run of."""
         windows = [
             [number, each.acknowledgements, each.excerpts, each.payload_bytes, each.longest_ns,
              list(each.buckets.items())]

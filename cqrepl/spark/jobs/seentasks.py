@@ -12,7 +12,7 @@ from cqrepl.spark.witness import Witness, check_witness, opened_queues, witnesse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTask:
-    """What one task reads of one queue."""
+    """The ranges of one queue that one task reads."""
 
     ranges: tuple[IndexRange, ...]
     witness: Witness

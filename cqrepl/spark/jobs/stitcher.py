@@ -27,7 +27,7 @@ class Taken:
 
 
 def goes_on(taken: Taken, further: Taken) -> bool:
-    """Whether the second goes on where the first ends, in the same copy."""
+    """True when `further` goes on where `taken` ends, in the same copy."""
     return taken.copy == further.copy and taken.index_last + 1 == further.index_first
 
 
