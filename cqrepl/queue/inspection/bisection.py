@@ -1,8 +1,8 @@
 """Halving: the first place at which two things differ that are equal before it.
 
 Theory of operation. Two copies that are equal up to a place are equal up to every earlier one. So
-the first difference among n places costs log n questions, whoever answers them: a peer at the other
-end of a connection, a chain that is read from a file, or bytes in memory.
+the first difference among n places costs log n questions. The search does not know what answers
+them: a peer at the other end of a connection, a chain that is read from a file, or bytes in memory.
 """
 
 
@@ -29,7 +29,7 @@ class Bisection:
         return self._equal + 1
 
     def take(self, *, is_equal: bool) -> None:
-        """What was found at the middle."""
+        """Takes the answer for the middle: are both equal up to there?"""
         middle = self.middle
         assert middle is not None
         if is_equal:

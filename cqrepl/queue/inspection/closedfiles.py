@@ -40,7 +40,7 @@ class ClosedFiles:
     Attributes:
         has_more: the last look had not the time to read all that was new.
         stall: the lowest cycle that was found without an end by two looks a second apart, though a
-            later one holds excerpts, which nobody reads then; None for none.
+            later one holds excerpts, which no tailer reaches then; None for none.
     """
 
     def __init__(self, cycles: Cycles, chains: Chains) -> None:
@@ -115,10 +115,11 @@ class ClosedFiles:
     def _known(
         self, noted: Mapping[Cycle, ClosedCycle], lowest: Cycle
     ) -> Mapping[Cycle, ClosedCycle]:
-        """What is noted; what was noted, where that has gone or tells of less, or something else.
+        """The notes of closed cycles. A note that has gone, or that now tells less than it did or
+        something else, is made again.
 
         Args:
-            lowest: the lowest cycle that has a file: those below are retention's.
+            lowest: the lowest cycle that has a file: retention has deleted those below.
         """
         for cycle, held in list(self._held.items()):
             now = noted.get(cycle)
@@ -143,7 +144,7 @@ class ClosedFiles:
             self._sound[record.cycle] = file
             if before is None:
                 self._held[record.cycle] = record
-            else:  # nobody writes to a closed one
+            else:  # no writer changes a closed one
                 self._chains.doubt(record.cycle)
 
     def _remember(self, cycle: Cycle, seconds: float, *, is_doubtful: bool) -> bool:
@@ -159,7 +160,7 @@ class ClosedFiles:
 
 
 def _is_kept(held: ClosedCycle, now: ClosedCycle) -> bool:
-    """Whether a note tells what it did: a chain or a SHA-256 may have come to it."""
+    """True when a note still tells what it did; a chain or a SHA-256 may have been added to it."""
     return now.excerpts == held.excerpts and held.chain in (now.chain, UNKNOWN_CHAIN)
 
 

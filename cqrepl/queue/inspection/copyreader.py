@@ -67,7 +67,8 @@ class CopyPart:
         return self.stretch.data[offsets[self.start] - HEADER_BYTES : end]
 
     def payload_bytes(self) -> int:
-        """How many bytes the payloads have, gaps between them counted in."""
+        """The number of bytes of the payloads; headers and gaps between them are counted in, except
+        with a large excerpt."""
         if self.is_large:
             return self.stretch.lengths[0]
         return len(self.raw())
@@ -96,9 +97,9 @@ def are_equal(one: CopyPart, other: CopyPart) -> bool:
 
 
 def equal_count(parts: list[CopyPart]) -> int:
-    """How many excerpts from the first one on are the same in all parts.
+    """The number of excerpts, from the first one on, that are the same in all parts.
 
-    They are tried one, two, four ... at a time, and halved where they differ: it costs in
+    They are tried one, two, four ... at a time, and halved where they differ: the cost is in
     proportion to the answer.
     """
     equal, size, count = 0, 1, parts[0].count
@@ -159,7 +160,7 @@ class CycleReader:
         self._part: CopyPart | None = None
 
     def available(self) -> int:
-        """How many excerpts are at hand; 0 at the end."""
+        """The number of excerpts at hand; 0 at the end."""
         if self._part is None and not self.has_ended:
             stretch = next(self._stretches, None)
             self.has_ended = stretch is None
@@ -188,6 +189,6 @@ class CycleReader:
         self.chain = extend_chain(data, offsets, part.lengths, sequence, self.chain)
 
     def report(self, cycle: Cycle) -> StoreReport:
-        """What was found of the store file; call it once all was taken."""
+        """The report of the store file; call it once all excerpts were taken."""
         assert self.has_ended
         return self._scan.report(self.walk, cycle, None)

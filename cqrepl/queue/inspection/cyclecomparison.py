@@ -63,7 +63,7 @@ class ComparedCopy:
     lost: LostEnd | None = None
 
     def file_of(self, cycle: Cycle) -> StoreReport | None:
-        """What a quick look has found of a cycle's store file; None: there is none."""
+        """The report that a quick look made of a cycle's store file; None where there is none."""
         files = self.info.files  # in the order of their cycles
         at = bisect_left(files, cycle, key=lambda file: file.cycle)
         return files[at] if at < len(files) and files[at].cycle == cycle else None
@@ -71,12 +71,12 @@ class ComparedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedSpan:
-    """What is compared: from an index to an index, both included.
+    """The span of indexes that is compared, from the first to the last, both included.
 
     Args:
-        index_last: None: to the end.
-        with_digests: the chain over what was compared is told.
-        is_common: the last index is where the shortest copy ends: it has to be known that it does.
+        index_last: None compares to the end.
+        with_digests: the outcome tells the chain over the excerpts that were compared.
+        is_common: the last index is the end of the shortest copy; that end has to be known.
     """
 
     index_first: int = 0
@@ -184,7 +184,8 @@ class CycleComparison:
             self._index = Index(self._index + count)
 
     def _step(self, counts: list[int]) -> int:
-        """How many excerpts to take: all at hand, and none beyond a place where one ends."""
+        """The number of excerpts to take: all at hand, but none beyond a place where a copy, the
+        span or a noted chain ends."""
         count = min(each for each in counts if each)
         if self._index < self._span.index_first:
             count = min(count, self._span.index_first - self._index)

@@ -26,7 +26,7 @@ _EXAMINED_BYTES_MAX: Final = 1 << 24  # a longer excerpt is not examined for tor
 
 
 class Diagnosis(NamedTuple):
-    """What one copy has in place of what another one has.
+    """The kind of a difference, as seen from the first of two copies.
 
     Args:
         many: how many excerpts were dropped or inserted; how far apart two were exchanged.
@@ -37,7 +37,7 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(one: CopyPart, other: CopyPart) -> Diagnosis:
-    """What the second copy has, seen from the first: two parts of one excerpt that differ."""
+    """Tells how the second copy differs from the first at one excerpt; each part begins with it."""
     mine, theirs = _digests(one), _digests(other)
     for shift in range(1, _WINDOW):
         kept = _WINDOW - shift
@@ -70,7 +70,7 @@ def is_torn_of(one: CopyPart, other: CopyPart) -> bool:
 
 
 def side_of(part: CopyPart, byte: int | None) -> CopySide:
-    """What a copy has there: a part of one excerpt.
+    """The bytes that a copy has at a difference; the part is of one excerpt.
 
     Args:
         byte: the offset of the first byte that differs.

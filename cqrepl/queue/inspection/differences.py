@@ -1,4 +1,4 @@
-"""What a comparison of copies of a queue finds, by kind and place."""
+"""The outcomes of a comparison of copies of a queue, by kind and place."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ from cqrepl.queue.inspection.findings import UNKNOWN_CONTENT, Finding, FindingKi
 
 
 class DifferenceKind(Enum):
-    """What a difference is."""
+    """The kind of a difference between copies."""
 
     EXCERPT = "excerpt"  # other bytes in an excerpt of the same length
     LENGTH = "length"  # an excerpt is longer or shorter
@@ -27,14 +27,14 @@ class DifferenceKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySide:
-    """What one copy has at the place of a difference.
+    """The bytes that one copy has at the place of a difference.
 
     Args:
         path: the store file.
-        position: of the excerpt's header; where there is none, of where the documents end.
-        length: of the excerpt, in bytes; None where there is none.
-        part: a few of its bytes, those around the first that differs.
-        part_first: the offset of the first of them in the excerpt.
+        position: of the excerpt's header; where there is no excerpt, of the end of the documents.
+        length: of the excerpt, in bytes; None where there is no excerpt.
+        part: a few bytes of the excerpt, those around the first that differs.
+        part_first: the offset of the first byte of `part` in the excerpt.
     """
 
     path: Path
@@ -119,7 +119,8 @@ class LayoutsDiffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneFile:
-    """What are called copies is one and the same file, or directory: nothing is proved by it."""
+    """Two paths name one and the same file or directory: to compare it with itself proves
+    nothing."""
 
     paths: tuple[Path, ...]
     is_same: bool = False

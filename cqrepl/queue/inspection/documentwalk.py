@@ -37,7 +37,7 @@ INDEX: Final = "index"
 
 
 class End(Enum):
-    """What stands where the documents end."""
+    """The thing that stands where the documents of a store file end."""
 
     NOTHING = "open"  # a header word of 0: the next excerpt goes there
     CLOSED = "closed"  # the end-of-file mark

@@ -1,4 +1,4 @@
-"""What an inspection finds wrong in a queue, and the repair of it where there is one."""
+"""Findings: each is a fault that an inspection finds in a queue, with its repair if it has one."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ from cqrepl.queue.format.index import format_index
 
 
 class FindingKind(Enum):
-    """How bad a finding is, and what it disturbs."""
+    """The kind of a finding: how bad it is, and what it disturbs."""
 
     DAMAGE = "damage"  # bytes break the format, or contradict each other
     UNREADABLE = "unreadable"  # this process may not read the file: nothing is known of it
@@ -25,7 +25,7 @@ UNKNOWN_CONTENT: Final = (FindingKind.UNREADABLE, FindingKind.UNSUPPORTED)  # th
 
 
 class FilePart(Enum):
-    """What part of a queue a finding is in."""
+    """The part of a queue that a finding is in."""
 
     DOCUMENTS = "documents"  # excerpts and their headers, up to the end
     HEADER = "store header"  # the first document of a store file

@@ -1,12 +1,12 @@
-"""Is the end of a queue known? What tells that there was more than its store files show.
+"""Is the end of a queue known? Finds traces of excerpts that its store files do not have.
 
 Theory of operation. A queue that has lost its last file, or the last excerpts of it, looks like one
-that is behind: readers go as far as they can, and it may get the rest back from its copies. Who
-compares copies must not call it equal up to there. Writers and replication leave traces: the table
-store names the highest cycle, `closed.cqmanifest` what closed ones held, `synced.cqmark` up to
-where excerpts were on the disk. All of them are read first, and only ever fall behind, so what they
-promise must be there when the files are looked at. A last file without a header may be one that is
-just being made; it is looked at again for a while.
+that is behind: readers go as far as they can, and it may get the rest back from its copies. A
+comparison of copies must not call it equal up to there. Writers and replication leave traces: the
+table store names the highest cycle, `closed.cqmanifest` what closed ones held, `synced.cqmark` up
+to where excerpts were on the disk. All of them are read first, and only ever fall behind, so what
+they promise must be there when the files are looked at. A last file without a header may be one
+that is just being made; it is looked at again for a while.
 """
 
 import time
@@ -55,12 +55,12 @@ class LostEnd:
 def lost_end(
     cycles: Cycles, *, making_s: float = MAKING_S, if_promised: bool = False
 ) -> LostEnd | None:
-    """Why the end of a queue is not known; None where nothing speaks against what is there.
+    """The reason why the end of a queue is not known; None where no trace tells of a later end.
 
     Args:
-        making_s: for so long a last file without a header may be one that is being made.
-        if_promised: such a file concerns only where excerpts of it are known to have been on the
-            disk; else its creator has died over it, and nobody has lost anything.
+        making_s: for so many seconds a last file without a header counts as one being made.
+        if_promised: report such a file only where excerpts of it are known to have been on the
+            disk; else the process that made it has died over it, and no excerpt is lost.
 
     Raises:
         QueueError: the last store file is damaged, or the directory cannot be read.

@@ -1,4 +1,4 @@
-"""What replication has noted of a store file beside it: chains that its excerpts must lead to.
+"""Chains that replication has noted beside a store file: its excerpts must lead to the same ones.
 
 Theory of operation. A source or sink reads each excerpt once after it was appended, and notes the
 chain at places of the store file (`files.chainfile`), and once more what a closed cycle held
@@ -42,7 +42,7 @@ class Noted(NamedTuple):
 
 
 class QueueNotes:
-    """What is noted beside the store files of one directory."""
+    """The chains and records that are noted beside the store files of one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._closed = ClosedCycles(directory)
@@ -67,7 +67,7 @@ class QueueNotes:
         return sorted(place for place in places if place.sequence > 0)
 
     def points(self, store: Path, cycle: Cycle) -> list[Point]:
-        """What the side file says of the store file that is there."""
+        """The points that the side file has for the store file that is there."""
         found = self._chain_file(store, cycle)
         return [] if found is None else list(found.points)
 
@@ -96,7 +96,7 @@ class QueueNotes:
 
     @staticmethod
     def side_file(store: Path) -> Path:
-        """Where the chains of a store file are."""
+        """The path of the side file with the chains of a store file."""
         return store.with_suffix(CHAIN_SUFFIX)
 
     def _note(self, path: Path, position: int | None, text: str) -> None:

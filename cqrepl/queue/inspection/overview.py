@@ -1,8 +1,8 @@
-"""What is in a queue directory and what is wrong with it, without opening it as a queue.
+"""Inspects a queue directory: tells what it holds and what is wrong, without opening the queue.
 
 Theory of operation. Everything is read by `pread`, nothing is locked or changed, and no damage is
-an exception: it is a finding beside all that could be read. Only where not even the roll cycle can
-be told is there nothing to say. A quick inspection takes count and end of each store file from what
+an exception: it is a finding beside all that could be read. An error is raised only where not even
+the roll cycle can be told. A quick inspection takes count and end of each store file from what
 writers recorded; a deep one reads every byte of every excerpt. Both may run while writers write.
 """
 
@@ -114,7 +114,7 @@ class HostState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingState:
-    """What the table store says of the directory; None where it does not."""
+    """The listing as the table store has it; a number is None where the table store lacks it."""
 
     lowest_cycle: int | None
     highest_cycle: int | None
@@ -171,7 +171,7 @@ class QueueInfo:
 
     @property
     def stayed(self) -> int:
-        """How many excerpts its files hold that lie before it begins."""
+        """The number of excerpts in its files that lie before `begin`."""
         return sum(
             min(file.count, max(0, self.begin - file.index_first))
             for file in self.files
@@ -284,7 +284,7 @@ def _table(path: Path) -> TableReport | None:
 
 
 def _missing_table(path: Path, layout: QueueLayout) -> Finding:
-    """What follows for a queue of store files alone."""
+    """The finding for a queue that has store files alone: what follows from that."""
     name = layout.roll_cycle.name
     return Finding(
         kind=FindingKind.HINT, path=path / FILE_NAME, position=None, index=None,
@@ -394,7 +394,7 @@ def _has_moved(file: StoreReport) -> bool:
 
 
 def listing_findings(table: TableReport, cycles: list[Cycle]) -> list[Finding]:
-    """Where the table store disagrees with the cycles that have files."""
+    """The findings where the table store disagrees with the cycles that have files."""
     findings = []
     lowest = cycles[0] if cycles else CYCLE_NONE_LOWEST
     highest = cycles[-1] if cycles else CYCLE_NONE_HIGHEST
@@ -463,7 +463,8 @@ def _lock(name: str, value: int) -> LockState:
 
 
 def _age_s(pid: int) -> float | None:
-    """How long a process has been running; None where that is not told."""
+    """The time in seconds for which a process has been running; None where the system does not
+    tell."""
     start = start_of(pid)
     if start is None:
         return None

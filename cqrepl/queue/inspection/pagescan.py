@@ -83,7 +83,7 @@ class PageScan:
                 self._marks.append(offset + shift)
 
     def finish(self, walk: DocumentWalk, sequence_agreed: int) -> list[Finding]:
-        """What is wrong with the pages.
+        """The findings about the index pages, after the last stretch was taken.
 
         Args:
             sequence_agreed: a sequence at which the file's header agrees with the walk; -1: none.
@@ -302,7 +302,8 @@ class PageScan:
         return self._file.long(self._pages_array + ARRAY_HEAD_BYTES + page * LONG_BYTES)
 
     def _array_at(self, position: int, name: str) -> int | None:
-        """Where the array of the page with its header at `position` starts; None: no such page."""
+        """The position of the array of the page with its header at `position`; None where there is
+        no such page."""
         if position <= 0 or position % self._header.alignment:
             return None
         word = self._file.word(position)
@@ -378,7 +379,8 @@ def long_bytes(value: int) -> bytes:
 
 
 def _unequal_runs(found: "array[int]", expected: "array[int]") -> Iterator[tuple[int, int]]:
-    """Where the two differ, as starts and ends; empty slots and filled ones apart."""
+    """The runs of slots in which the two differ, as start and end; a run has only empty slots, or
+    only filled ones."""
     begin = -1
     for nth, value in enumerate(expected):
         same = nth < len(found) and found[nth] == value

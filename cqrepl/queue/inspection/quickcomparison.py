@@ -40,10 +40,10 @@ from cqrepl.queue.inspection.verification import (
 
 
 def verify_quickly(paths: Sequence[Path | str]) -> Iterator[Outcome]:
-    """What can be told of copies of a queue by their marks and side files.
+    """Compares copies of a queue by their marks and side files, without reading excerpts.
 
     Raises:
-        QueueError: one of them is no queue.
+        QueueError: one of the paths is no queue.
     """
     copies = yield from opened_copies(paths, with_lost=True, if_promised=True)
     if copies is None:
@@ -59,7 +59,7 @@ def verify_quickly(paths: Sequence[Path | str]) -> Iterator[Outcome]:
 
 
 def _glanced(copies: list[ComparedCopy]) -> Iterator[Outcome]:
-    """What is told of the cycles, then of the directories."""
+    """The outcomes for the cycles, then for the directories."""
     missed: set[tuple[Cycle, int]] = set()
     for cycle in cycles_of(copies, ComparedSpan()):
         for outcome in _CycleGlance(copies, cycle).outcomes():
@@ -100,7 +100,8 @@ class _CycleGlance:
         )  # fmt: skip
 
     def outcomes(self) -> Iterator[Outcome]:
-        """What is proved, what differs, what was not read; then what a copy lacks."""
+        """The ranges that are proved equal, that differ, that were not read; then those that a copy
+        lacks."""
         held = [nth for nth, count in enumerate(self._counts) if count]
         if not held or len(held) < min(2, len(self._copies)):  # nothing to compare
             yield from self._lacking()

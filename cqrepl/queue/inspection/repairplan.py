@@ -42,7 +42,8 @@ _COPY_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPlan:
-    """What `apply` would do, in this order, and what nothing can be done about in place."""
+    """The repairs that `apply` would make, in this order, and the findings that cannot be repaired
+    in place."""
 
     path: Path
     repairs: tuple[Repair, ...]

@@ -1,4 +1,4 @@
-"""What side files tell of a queue: of its disk, of its sinks, and of what closed cycles held."""
+"""Reads what side files tell of a queue: of its disk, its sinks, and what closed cycles held."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -48,7 +48,8 @@ def slots_of(path: Path) -> tuple[bytes, list[Finding]]:
 
 
 def epochs_of(path: Path) -> tuple[Epochs, list[Finding]]:
-    """What was promised, and who has led; a finding where that is damaged, or cannot be read."""
+    """The epochs that a copy has promised, and the hosts that have led; a finding where the file is
+    damaged, or cannot be read."""
     try:
         return load_epochs(path), []
     except OSError as error:
@@ -62,7 +63,7 @@ def epochs_of(path: Path) -> tuple[Epochs, list[Finding]]:
 
 
 def noted_of(path: Path) -> tuple[Mapping[Cycle, ClosedCycle], list[Finding]]:
-    """What closed cycles held; a finding where that cannot be read."""
+    """The records of what closed cycles held; a finding where the file cannot be read."""
     try:
         return ClosedCycles(path).load(), []
     except OSError as error:

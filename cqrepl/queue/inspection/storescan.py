@@ -208,7 +208,8 @@ class PayloadDigest:
 
 
 class StoreScan:
-    """What a walk over all of a store file is held against. `take` every stretch, then `report`."""
+    """Compares a walk over a whole store file with what the file records of itself: its write
+    position and its index pages. Call `take` with every stretch, then `report`."""
 
     def __init__(self, file: FileBytes, header: StoreHeader, index_first: Index) -> None:
         self._file = file

@@ -54,15 +54,16 @@ def verify(
     *,
     progress: Progress = lambda _excerpts, _bytes: None,
 ) -> Iterator[Outcome]:
-    """What is alike in copies of a queue and what is not; each outcome tells by `is_same`.
+    """Compares copies of a queue, and yields what is alike and what is not: `is_same` of each
+    outcome tells which.
 
     Args:
         paths: of one queue or more.
-        span: what is compared; a last index is for copies that are being written.
-        progress: is told how much was compared since it was told last.
+        span: the indexes to compare; a last index is for copies that are being written.
+        progress: is called with the number of excerpts and bytes compared since its last call.
 
     Raises:
-        QueueError: one of them is no queue, as `inspect_queue`.
+        QueueError: one of the paths is no queue, as `inspect_queue`.
     """
     # two that have lost the same look the same: nothing but what each has noted tells of an end
     with_lost = span.is_common or span.index_last is None
@@ -80,7 +81,7 @@ def verify(
 def _compared(
     copies: list[ComparedCopy], span: ComparedSpan, progress: Progress
 ) -> Iterator[Outcome]:
-    """What is found of the cycles, then of the directories."""
+    """The outcomes for the cycles, then for the directories."""
     missed: set[tuple[Cycle, int]] = set()
     for cycle in cycles_of(copies, span):
         for outcome in CycleComparison(copies, cycle, span, progress).outcomes():
@@ -93,17 +94,17 @@ def _compared(
 
 
 def is_counted(outcome: Outcome) -> bool:
-    """Whether it tells of a cycle of which excerpts were compared."""
+    """True when the outcome tells of a cycle of which excerpts were compared."""
     return isinstance(outcome, CycleDigests) and any(outcome.counts)
 
 
 def are_empty(copies: list[ComparedCopy]) -> bool:
-    """Whether none of the copies holds an excerpt, or is known to have held one."""
+    """True when none of the copies holds an excerpt, or is known to have held one."""
     return all(copy.info.last_index is None and copy.lost is None for copy in copies)
 
 
 def nothing_compared(copies: list[ComparedCopy], span: ComparedSpan) -> NothingCompared:
-    """What is told where no excerpt lies within a span, and no copy was found to lack one."""
+    """The outcome where no excerpt lies within a span, and no copy was found to lack one."""
     is_all = not span.index_first and (span.is_common or span.index_last is None)
     if is_all and are_empty(copies):
         return NothingCompared(text="nothing to compare: no excerpts", is_same=True)
@@ -175,7 +176,8 @@ def lost_ends(copies: list[ComparedCopy], missed: set[tuple[Cycle, int]]) -> Ite
 
 
 def _lost_end(info: QueueInfo, if_promised: bool) -> LostEnd | None:
-    """Why the end of a queue is not known; what cannot be read is told of elsewhere."""
+    """The reason why the end of a queue is not known; None where it is known, or where a file
+    cannot be read: other findings tell of that."""
     try:
         cycles = Cycles(info.path, info.layout.roll_cycle, info.layout.epoch)
         return lost_end(cycles, if_promised=if_promised)
@@ -227,7 +229,8 @@ def cycles_of(copies: list[ComparedCopy], span: ComparedSpan) -> list[Cycle]:
 
 
 def queue_flaws(nth: int, copy: ComparedCopy) -> Iterator[Flaw]:
-    """What is wrong in a directory beside its store files. Locks are nobody's excerpts."""
+    """The findings about a directory and its side files. Locks are left out: they hold no
+    excerpts."""
     told = {finding for file in copy.info.files for finding in file.findings}
     for finding in (*copy.info.findings, *copy.notes.findings):
         if finding not in told and finding.kind is not FindingKind.LOCK:
