@@ -1,13 +1,13 @@
 """Takes what is there for all there is, because a person says so.
 
-Theory of operation. Two things stop a queue that nobody can decide but a person, where no copy has
-better: a closed store file that is missing, or holds other excerpts than it did, or an end that is
-gone, and excerpts behind the synced mark of an earlier start of the machine, which read as torn.
-Here the person says that what is there counts. For the first, the notes of what those files held
-are forgotten, and what is there is noted anew by the next source or sink; what tells of the end is
-taken back to where the queue ends: marks too, by which appenders refuse (`read.lostmarks`). For the
-second, all of it is brought to the disk, and marked as proved. No excerpt is changed, and no store
-file that holds any.
+Theory of operation. Two faults stop a queue until a person decides, where no copy has better
+excerpts. The first is a loss: a closed store file is missing, or holds other excerpts than it did,
+or the end is gone. The second is doubt: excerpts behind the synced mark of an earlier start of the
+machine read as torn. Here the person says that what is there counts. For the first, the notes of
+what those files held are forgotten, and the next source or sink notes what is there anew. All that
+tells of the lost end is taken back to where the queue ends: marks too, by which appenders refuse
+(`read.lostmarks`). For the second, all of it is brought to the disk, and marked as proved. No
+excerpt is changed, and no store file that holds any.
 """
 
 from contextlib import closing, suppress
@@ -83,11 +83,11 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unproved:
-    """What a power cut may have torn, and no copy has proved.
+    """The excerpts that a power cut may have torn, and that no copy has proved.
 
     Args:
-        start, end: the first index, and the next one behind the last; alike where there is nothing.
-        excerpts: how many that are.
+        start, end: the first index, and the next one behind the last; alike where there is none.
+        excerpts: the number of them.
         torn: the indexes of those that read as torn.
     """
 
@@ -129,8 +129,8 @@ def accept_missing(path: Path) -> list[LostCycle]:
 
 
 def begin_to_accept(path: Path) -> Begin | None:
-    """What a queue does not account for below its first excerpt; None where its notes tell that
-    earlier store files were taken off, or it has no excerpts.
+    """The first excerpt of a queue that may lack some before it; None where its notes tell that
+    earlier store files were taken off, or where it has no excerpts.
 
     Raises:
         QueueError: the directory is no queue, or cannot be read.
@@ -166,7 +166,7 @@ def accept_begin(path: Path) -> Begin | None:
 
 
 def lost_end_of(path: Path) -> LostEnd | None:
-    """What tells that the queue had more than it has; None where nothing does.
+    """The loss of the end, where a note or a mark tells that the queue had more; else None.
 
     Raises:
         QueueError: the directory is no queue, or cannot be read.
@@ -223,7 +223,7 @@ def accept_lost_end(path: Path) -> LostEnd | None:
 
 
 def unproved(path: Path) -> Unproved:
-    """What lies behind the synced mark of an earlier start of the machine. Reads it.
+    """The excerpts behind the synced mark of an earlier start of the machine. Reads all of them.
 
     Raises:
         QueueError: the directory is no queue, or cannot be read.

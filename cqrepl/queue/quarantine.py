@@ -64,11 +64,11 @@ _LOCK_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedCycle:
-    """What one store file loses.
+    """The excerpts that one store file loses.
 
     Args:
         kept: number of its excerpts that stay in the queue.
-        excerpts: number of those that go; None where they cannot be read.
+        excerpts: number of its excerpts that go; None where they cannot be read.
         chain: over all of its excerpts, kept ones included; None where there is none.
     """
 
@@ -112,7 +112,7 @@ class Quarantine:
 
     @property
     def excerpts(self) -> int | None:
-        """How many go; None where they cannot be counted."""
+        """The number of excerpts that go; None where they cannot be counted."""
         counts = [each.excerpts for each in self.cycles]
         return None if None in counts else sum(count or 0 for count in counts)
 
@@ -134,11 +134,11 @@ class Quarantine:
 
 
 def first_behind(queue: Queue, index: int) -> tuple[Index, Index] | None:
-    """Where a tail begins that is to be put aside.
+    """The two indexes at which a tail is cut off that is to be put aside.
 
     Args:
-        index: everything from there on goes; the queue may not reach to it in its cycle, and have
-            later ones.
+        index: everything from there on goes. Its cycle may end before it, and the queue may have
+            later cycles.
 
     Returns:
         The first index that goes, and the next index of what stays; None where nothing goes.
@@ -163,7 +163,7 @@ def first_behind(queue: Queue, index: int) -> tuple[Index, Index] | None:
 
 
 def plan_quarantine(path: Path, index: int | None) -> Quarantine:
-    """What would go, from `index` on; None: everything. Changes nothing.
+    """The plan of a quarantine: what would go, from `index` on; None: everything. Changes nothing.
 
     Raises:
         NotAQueue: there is no queue, or no table store.
@@ -262,7 +262,7 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
             folder, index_of(going.cycles[0].cycle, Sequence(going.cycles[0].kept), cycles.shift)
         )
     for file in (folder / FILE_NAME, *(each.path for each in going.cycles)):
-        sync_file(queue.path, file)  # nobody else may hold what goes: a power cut is not to take it
+        sync_file(queue.path, file)  # perhaps the only copy of what goes: no power cut may take it
     kept = _keep(queue, going)
     shift = cycles.shift
     report = json.dumps(going.fields(shift), indent=1) + "\n"

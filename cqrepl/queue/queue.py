@@ -72,7 +72,7 @@ _DIGEST_BITS: Final = 32
 
 
 class _Opened(Protocol):
-    """What a queue closes with itself."""
+    """A tailer, appender or other part that a queue closes when it is closed itself."""
 
     @property
     def is_closed(self) -> bool: ...
@@ -296,7 +296,7 @@ class Queue:
 
     @property
     def first_noted(self) -> int:
-        """That cycle; -1 where none was recorded."""
+        """The cycle that `note_first` has recorded; -1 where none was recorded."""
         return self._marks.load(FIRST_KEY, _MARK_NONE)
 
     def _file_seen(self, cycle: Cycle) -> int:
@@ -541,7 +541,7 @@ class Queue:
             payload_max: the longest excerpt in bytes, where another limit than that of the blocks
                 has been kept already.
             toucher: brings pages into memory ahead of it; closed by the caller, before the queue.
-            is_sole: the append lock is held, and nobody else is to append: see `Appender`.
+            is_sole: the append lock is held, and no other writer is to append: see `Appender`.
             to_copy: `append` appends to a copy, too.
 
         Raises:
@@ -645,7 +645,7 @@ class Queue:
         raise used_after_close("queue", self.path)
 
     def _for_writing(self) -> Writing:
-        """What writers share; the table store is opened for writing by the first of them."""
+        """The table store and locks that all writers share; the first writer opens them."""
         with self._guard:
             if self._is_closed:
                 raise used_after_close("queue", self.path)
@@ -660,7 +660,7 @@ class Queue:
 
 
 def _knows_no_host(path: Path, policy: object) -> ValueError:
-    """What an append with a policy says where nothing is known of the hosts that have copies."""
+    """The error of an append with a policy, where the queue knows of no host that has a copy."""
     return ValueError(
         f"{path}: a queue of the host that streams it expected for a policy, one that knows of no"
         f" host came ({policy}): host.queue(name).open() and host.queue(name).append take one"
@@ -668,7 +668,8 @@ def _knows_no_host(path: Path, policy: object) -> ValueError:
 
 
 def _table_file(path: Path) -> tuple[int, int] | None:
-    """What tells the table store from other files; None while there is none."""
+    """The device and inode number of the table store, which tell it from other files; None while
+    there is no table store."""
     try:
         return identity_in(os.stat(path / FILE_NAME))
     except OSError:

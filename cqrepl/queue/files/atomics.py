@@ -110,7 +110,7 @@ class Words:
 
     @property
     def address(self) -> int | None:
-        """Where the buffer lies in memory; None when it is empty or may not be written."""
+        """The address of the buffer in memory; None when it is empty or may not be written."""
         return self._address
 
     def release(self) -> None:
@@ -174,7 +174,7 @@ class Words:
 
 
 class _LibraryWords:
-    """What the native kernel's `AtomicWords` is, by libatomic."""
+    """The same as the native kernel's `AtomicWords`, by libatomic."""
 
     def __init__(self, buffer: memoryview) -> None:
         length = len(buffer)
@@ -224,7 +224,7 @@ class _LibraryWords:
 
 
 def _address_of(buffer: memoryview) -> int | None:
-    """Where the buffer lies in memory; None when it may not be written."""
+    """The address of the buffer in memory; None when it is empty or may not be written."""
     if buffer.readonly or not buffer:
         return None
     return ctypes.addressof(ctypes.c_char.from_buffer(buffer))

@@ -1,9 +1,9 @@
 """The side file of a store file, `<cycle>.cqchain`: its chain at points.
 
 Theory of operation. The chain at a place is a hash over all excerpts before it (`kernel.chain`),
-and costs reading them. Whoever replicates a queue reads each excerpt once, behind its being
-appended, and notes here how far that was, once it is on the disk. So after a restart the chain at
-any place costs only what lies behind the last point before it.
+and costs reading them. A source or a sink reads each excerpt once, after it was appended, and notes
+the chain here, once the excerpt is on the disk. So after a restart the chain at any place costs
+only what lies behind the last point before it.
 
 A store file can be removed and made anew under its name, or put back from a backup. So the side
 file says of which file it is: its inode, its chain behind the first excerpt, and how large and old
@@ -55,7 +55,8 @@ Point = tuple[Sequence, bytes]
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """What tells one store file from another under its name, and whether it was written since."""
+    """The number, length and time of change of a store file. They tell it from another file under
+    its name, and tell whether it was written since."""
 
     number: int
     length: int
@@ -73,11 +74,11 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainFile:
-    """What a side file says.
+    """The contents of a side file.
 
     Args:
-        store: what its store file was when it was read last.
-        chain_first: behind the first excerpt, 16 bytes.
+        store: the state of its store file when that was read last.
+        chain_first: the chain behind the first excerpt, 16 bytes.
         points: by rising sequence.
     """
 
@@ -88,10 +89,10 @@ class ChainFile:
 
 
 def load_chain_file(path: Path) -> ChainFile | None:
-    """What it says; None where there is none that is whole.
+    """The contents of a side file; None where there is no file that is whole.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         data = read_side_file(path, _BYTES_MAX)

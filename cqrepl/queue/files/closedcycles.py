@@ -1,11 +1,12 @@
 """The side file `closed.cqmanifest`: how many excerpts each closed cycle had, and its chain.
 
 Theory of operation. Cycles without a store file are normal, and so is a short one. So nothing in a
-directory tells that a file in the middle was removed, or replaced by an older one. Whoever
-replicates a queue notes here what a cycle held, once its store file is closed and on the disk; from
-then on neither changes any more. A file that is missing between others, or that has fewer excerpts
-than noted, is damage; files below the lowest one are retention. A file without a header, cut to
-nothing or overwritten with zeros, looks as one that is being made: not where it held excerpts.
+directory tells that a file in the middle was removed, or replaced by an older one. A source or a
+sink notes here what a cycle held, once its store file is closed and on the disk; from then on
+neither changes any more. A file that is missing between others, or that has fewer excerpts than
+noted, is damage. Files that are missing below the lowest one were deleted by retention. A file
+without a header, cut to nothing or overwritten with zeros, looks like one that is being made: where
+a note says that it held excerpts, it is damage.
 
 The file is a row of records of 48 bytes, in any order, the last one of a cycle counts. All numbers
 are little-endian.
@@ -24,8 +25,8 @@ count where they follow the record of their cycle, with as many excerpts.
 
 Records are only ever appended, by one thread of one process at a time (a file lock), and a record
 that a kill or a power cut has left in part is written over by the next one. `cqrepl repair
---accept-missing` takes off those of files that nobody has any more, for the whole file is written
-anew then: under the same lock, and who waited for the old one takes the new one.
+--accept-missing` takes off the records of files that no copy has any more. The whole file is
+written anew then, under the same lock; a process that waited for the old one takes the new one.
 
 The name is none that Java takes for a store file.
 """
@@ -59,7 +60,7 @@ RECORD_BYTES: Final = _RECORD.size + _SUM.size
 
 
 class ClosedCycle(NamedTuple):
-    """What a closed cycle held; `sha256` is empty until it has been reckoned."""
+    """The record of what a closed cycle held; `sha256` is empty until it has been reckoned."""
 
     cycle: Cycle
     excerpts: int
@@ -111,7 +112,8 @@ class ClosedCycles:
 
     @property
     def known(self) -> Mapping[Cycle, ClosedCycle]:
-        """What this process knows without looking: what is not in the file yet included."""
+        """The records that this process knows without a look at the file, those included that are
+        not in it yet."""
         with self._turn:
             return {**self._found, **self._remembered}
 
@@ -207,7 +209,7 @@ class ClosedCycles:
         self._keep(lambda each: each not in cycles)
 
     def _keep(self, is_kept: Callable[[Cycle], bool], *, keeps_highest: bool = False) -> None:
-        with self._opened():  # nobody appends to what is going
+        with self._opened():  # no process appends to a file that is going
             records = _records(read_side_file(self.path))
             cycles = {each for each in records if is_kept(each)}
             if keeps_highest:
@@ -223,7 +225,8 @@ class ClosedCycles:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        """A descriptor of the file; made where there is none. Nobody else has it meanwhile."""
+        """A descriptor of the file, which is made if it is missing. No other thread or process has
+        it for the length of the block."""
         while True:
             descriptor = open_side_file(self.path, os.O_RDWR | os.O_CREAT)
             try:
@@ -250,7 +253,7 @@ class ClosedCycles:
 
 
 def lost_header(noted: ClosedCycle) -> str:
-    """What is wrong with a store file that has no header, and held excerpts."""
+    """The message about a store file that has no header, and held excerpts."""
     return (
         f"expected {noted.excerpts} excerpts, found a file without a header, as when it is cut or"
         " overwritten"
@@ -258,7 +261,7 @@ def lost_header(noted: ClosedCycle) -> str:
 
 
 def altered(record: ClosedCycle) -> str:
-    """What is wrong with a store file that holds other excerpts than it did."""
+    """The message about a store file that holds other excerpts than it did."""
     return (
         f"expected {record.excerpts} excerpts as they were when it was closed, found at least one"
         f" altered; put the right file back, from a backup or a copy: {FETCH}; {LET_GO}"

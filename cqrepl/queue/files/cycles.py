@@ -46,7 +46,7 @@ class Cycles:
 
     @property
     def table_path(self) -> Path:
-        """Where the queue's table store is, or would be."""
+        """The path of the queue's table store, which need not be there."""
         return self.path / FILE_NAME
 
     @property
@@ -76,7 +76,7 @@ class Cycles:
         return begin if is_before else Index(index)
 
     def path_of(self, cycle: Cycle) -> Path:
-        """Where the store file of a cycle is, or would be.
+        """The path of a cycle's store file, which need not be there.
 
         Raises:
             QueueError: no file can be named for this cycle.
@@ -226,7 +226,8 @@ class Cycles:
             self.check_closed(cycle, count, is_closed=True)
 
     def _table_identity(self) -> tuple[int, ...] | None:
-        """What another table store differs in; a number of a removed file may be used again."""
+        """The device, inode number and time of change of the table store: another one differs in
+        them. The number alone would not do, as that of a removed file may be used again."""
         try:
             status = os.stat(self.table_path)
         except OSError:  # none, or it is just being made anew

@@ -1,9 +1,9 @@
 """The side file `epoch.cqmark`: the epochs of a queue, see `format.epochs`.
 
-Theory of operation. A promise counts only if it outlives a power cut: whoever has heard it may have
-begun to write. So the file is written anew under another name, synced, and renamed, and its
-directory is synced, before anybody hears of what is in it. There is an old file or a new one, and
-never half of one: a file whose sum is wrong is damaged, and not as good as none. Without a file
+Theory of operation. A promise counts only if it outlives a power cut: the host that has heard it
+may have begun to write. So the file is written anew under another name, synced, and renamed, and
+its directory is synced, before any host hears of what is in it. There is an old file or a new one,
+and never half of one: a file whose sum is wrong is damaged, and not as good as none. Without a file
 nothing was promised.
 
 All numbers are little-endian, of 8 bytes.

@@ -42,7 +42,7 @@ class FileBytes:
         return os.fstat(self._descriptor).st_size
 
     def allocated(self) -> int:
-        """How many bytes of the disk it takes."""
+        """The number of bytes that the file takes on the disk."""
         return os.fstat(self._descriptor).st_blocks * _BLOCK_BYTES
 
     def read(self, position: int, length: int) -> bytes:

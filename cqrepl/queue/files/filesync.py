@@ -1,7 +1,7 @@
-"""Brings files of a queue to the disk, for those that do so once, and notes where that has failed.
+"""Brings files of a queue to the disk, for code that does so once, and notes a failure.
 
-The system tells of what it could not write once. So whoever is told has it noted in the queue's
-synced mark: no mark rises then before the machine is started again (`syncedmark`).
+The system tells only once of what it could not write. So the process that is told notes it in the
+queue's synced mark: no mark rises then before the machine is started again (`syncedmark`).
 """
 
 import os

@@ -34,15 +34,15 @@ _USED = 8  # offset of `used` in an array
 
 
 class _KnownHead(NamedTuple):
-    """What stands between a page's header word and its array, and how long that is."""
+    """The bytes between a page's header word and its array, and their number."""
 
     data: bytes
     length: int
 
 
-# the pages of all files of a queue begin alike: whoever plans over thousands of files would parse
-# them for longer than for all the rest. By header word, name, number of slots, and what the
-# position leaves of 8, as the array is aligned to that
+# the pages of all files of a queue begin alike: a plan over thousands of files would take longer to
+# parse them than for all the rest. By header word, name, number of slots, and what the position
+# leaves of 8, as the array is aligned to that
 _known_heads: dict[tuple[int, str, int, int], _KnownHead] = {}
 _KNOWN_MAX: Final = 64
 
@@ -70,7 +70,8 @@ class Indexing:
         return START
 
     def guess_before(self, sequence: int) -> Place:
-        """What the nearest slot at or before a sequence says; the walk from there checks it."""
+        """The place that the nearest slot at or before a sequence names, unchecked: the walk from
+        there checks it."""
         try:
             found = next(self._indexed_before(sequence), START)
         except QueueDamaged:
@@ -78,9 +79,11 @@ class Indexing:
         return found if self._is_within(found) else START
 
     def position_of(self, sequence: int) -> int:
-        """Where the slot of a sequence, a multiple of the spacing, says that its excerpt stands.
+        """The position of an excerpt, as the slot of its sequence has it. The sequence is a
+        multiple of the spacing.
 
-        0: not known. The slot is not set yet, or its writer died before, or there is no such page.
+        0 where it is not known: the slot is not set yet, or its writer died before it was, or there
+        is no such page.
 
         Raises:
             QueueDamaged: what the page of pages names is no index page.
@@ -100,7 +103,7 @@ class Indexing:
 
     @property
     def pages_array(self) -> int | None:
-        """Where the array of the page of pages starts; None when there is none.
+        """The position of the array of the page of pages; None when there is no such page.
 
         Raises:
             QueueDamaged: what should be that page is none.
@@ -210,7 +213,7 @@ class Indexing:
         return self._store.can_stand_at(place.position)
 
     def _pages(self) -> int | None:
-        """Where the array of the page of pages starts; None when there is none."""
+        """The position of the array of the page of pages; None when there is no such page."""
         if self._pages_array is None:
             position = self._store.mapping.words.load_8(self._store.header.pages)
             if position:
@@ -218,7 +221,7 @@ class Indexing:
         return self._pages_array
 
     def array_of(self, page: int) -> int | None:
-        """Where the array of an index page starts; None when there is no such page."""
+        """The position of the array of an index page; None when there is no such page."""
         if page not in self._arrays:
             pages = self._pages()
             position = 0 if pages is None or page >= self._count else self._slot(pages, page)
@@ -228,7 +231,7 @@ class Indexing:
         return self._arrays[page]
 
     def _array_at(self, position: int, name: str) -> int:
-        """Where the array of the page with its header at `position` starts."""
+        """The position of the array of the page with its header at `position`."""
         store = self._store
         word = 0
         if position > 0 and position % store.header.alignment == 0:

@@ -10,7 +10,7 @@ The first half counts, so it is stored last, and is 0 while the second one chang
 at the first half before and after the second. Those who store hold the table lock. Each store is on
 the disk before the next one, but for the first identity where both halves are on one page: a power
 cut leaves the old identity, or none, or the new one, and never half of each. And all of it is there
-before anybody else hears of it: a copy knows none that its source has lost.
+before any other thread, process or host hears of it: a copy knows none that its source has lost.
 
 A first identity on one page is one store, and one sync, which is done without the table lock: with
 that goes a guard that no thread can open or close any file without, and a host begins with hundreds
@@ -39,7 +39,8 @@ Values = tuple[TableValue, TableValue]
 
 
 class _Makers:
-    """Who gives a queue its first identity: one thread of this process at a time for each."""
+    """The threads that give queues their first identity: one at a time of this process for each
+    queue."""
 
     def __init__(self) -> None:
         self._renew()
@@ -155,7 +156,7 @@ class _Pair:
         self.values = values
 
     def locked(self) -> AbstractContextManager[None]:
-        """Nobody else stores there for the length of a block.
+        """Keeps other processes and threads from storing there, for the length of a block.
 
         Raises:
             QueueError: another process keeps the table lock.
@@ -175,11 +176,11 @@ class _Pair:
                 if in_steps:
                     self._table.sync()
         except OSError:
-            high.store(0)  # nobody may hear of what may not be on the disk
+            high.store(0)  # no reader may hear of what may not be on the disk
             raise
 
     def settle(self, laid: Identity | None) -> None:
-        """What is stored there is on the disk; where that fails, what was laid goes."""
+        """Brings what is stored there to the disk; where that fails, takes back what was laid."""
         try:
             self._table.sync()
         except OSError:

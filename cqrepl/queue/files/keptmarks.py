@@ -67,18 +67,18 @@ class KeptMarks:
         self._look_again_at = math.inf  # for those that were not found
 
     def load(self) -> HostLevels:
-        """What is kept now; hosts of which nothing is known, or which are forgotten, are left out.
+        """The marks that are kept now; hosts without a mark, or that are forgotten, are left out.
 
         Raises:
-            OSError, QueueError: it cannot be read.
+            OSError, QueueError: the marks cannot be read.
         """
         return marks_of(self._keys(), read_slots(self._path))
 
     def keys_end(self) -> int:
-        """Where the keys of the table store end; 0 where there is none.
+        """The position at which the keys of the table store end; 0 where there is no table store.
 
         Raises:
-            OSError, QueueError: it cannot be read.
+            OSError, QueueError: the table store cannot be read.
         """
         with self._chronicle.read() as table:
             return 0 if table is None else table.keys_end()

@@ -46,7 +46,8 @@ _DIGEST_BITS: Final = 32
 
 
 class Listing:
-    """What the table store says about the directory. Change it under the write lock only."""
+    """The keys of the table store that tell of the directory. Change them under the write lock
+    only."""
 
     def __init__(self, table: TableStore) -> None:
         self._table = table
@@ -71,7 +72,7 @@ class Listing:
 
     @property
     def changes_position(self) -> int:
-        """Where that number is in the table store."""
+        """The position of the number `changes` in the table store."""
         return self._changes.position
 
     def note_change(self) -> None:

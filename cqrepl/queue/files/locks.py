@@ -23,13 +23,13 @@ of this cannot be read, the holder counts as alive. The two stores to the start 
 they tell who held the lock, and never whether it is held.
 
 Two threads of one process look alike in the word, so a turn for each lock of each file stands in
-front of it; that turn is also what tells whether this process holds the lock. It is a mutex, to
-wait at, and a word beside it, for pens (`pens`), which wait for nothing and know no Python:
+front of it; that turn also tells whether this process holds the lock. It is a mutex, to wait at,
+and a word beside it, for pens (`pens`), which wait for nothing and know no Python:
 
     0  the turn is free           1  a pen has it        2  the thread with the mutex has it
 
-Who keeps the turn and gives only the word back lets other processes write between, and none of its
-own threads.
+A process that keeps the turn and gives only the word back lets other processes write between, and
+none of its own threads.
 
 A forked child holds none of its parent's locks, and finds the mutexes free. Pens that it has from
 its parent would store the parent's process id, so they find their turn taken for ever.
@@ -61,7 +61,8 @@ _PROC: Final = Path("/proc")
 
 
 class _Turn:
-    """What the threads of this process go through one by one; `word` is its 4 bytes."""
+    """The turn of one lock, which one thread of this process has at a time; `word` is its word of 4
+    bytes."""
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
@@ -121,7 +122,13 @@ def forget_turns(process: int) -> None:
 
 
 class LockWords(NamedTuple):
-    """What it takes to lock and unlock as a `WordLock` does; positions are in the table store."""
+    """All that a pen needs to lock and unlock as a `WordLock` does.
+
+    Args:
+        table, turn: the memory of the table store, and the turn's word.
+        word, start: positions in the table store of the lock's word and its start key.
+        process, process_start: the numbers to store there.
+    """
 
     table: memoryview
     turn: memoryview
@@ -224,7 +231,7 @@ class WordLock:
             raise self.taken_away()
 
     def taken_away(self) -> QueueError:
-        """What is wrong when the word names another process while this one holds the lock."""
+        """The error when the word names another process, or none, while this one holds the lock."""
         holder = self.holder()
         return QueueError(
             f"expected {self._key} to be held by process {self._mine}, it was taken away by force:"
@@ -233,7 +240,7 @@ class WordLock:
         )
 
     def words(self) -> LockWords:
-        """What a pen of this process needs to hold this lock."""
+        """The words that a pen of this process needs to hold this lock."""
         if self._mine != surroundings().process_id():
             self._enter_process()
         return LockWords(
@@ -354,7 +361,8 @@ class WordLock:
 
 
 def start_of(pid: int) -> int | None:
-    """When a process was started, in clock ticks since the machine was; None if that is unknown."""
+    """The start time of a process, in clock ticks since the machine was started; None if that is
+    unknown."""
     if (known := surroundings().start_of(pid)) is not None:
         return known
     try:
@@ -370,7 +378,8 @@ os.register_at_fork(after_in_child=_own_starts.clear)
 
 
 def _own_start_of(pid: int) -> int | None:
-    """That of this process, which is read once: each lock of each of many queues asks for it."""
+    """The start time of this process, as `start_of` has it. It is read once, as each lock of each
+    of many queues asks for it."""
     if (known := surroundings().start_of(pid)) is not None:
         return known
     start = _own_starts.get(pid) or start_of(pid)

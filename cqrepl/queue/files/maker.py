@@ -23,7 +23,7 @@ _ZEROS: Final = bytes(1 << 20)
 
 
 def precreated_path(path: Path) -> Path:
-    """Where the file that is to become this store file would be."""
+    """The path of the precreated file that is to become this store file."""
     return path.with_name(path.name.removesuffix(SUFFIX) + READY)
 
 
@@ -82,8 +82,9 @@ def put_in_place(made: Path, path: Path, *, may_replace: bool = True) -> bool:
     """Gives a whole file the name it is for; false when there is a file of that name.
 
     Args:
-        may_replace: where there are no hard links, also one that has come there at this very
-            moment, as nobody else can make one; else nothing is done there.
+        may_replace: where there are no hard links, rename the file, for a caller that knows that no
+            other process can make one: a file that got the name at this very moment would be
+            replaced. False: nothing is done there.
 
     Raises:
         FileNotFoundError: nothing was made.

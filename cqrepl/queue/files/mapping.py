@@ -176,7 +176,8 @@ class Mapping:
         return end <= self.length
 
     def grows_from(self, position: int) -> None:
-        """What is behind this position is still to be written: nothing is read ahead there."""
+        """Says that all behind this position is still to be written: the system reads nothing ahead
+        there."""
         if self._grows_from is None and self._map is not None:
             self._grows_from = position
             self._map.comes_singly(position)
@@ -346,7 +347,7 @@ class Mapping:
 
 
 class _PlainMap:
-    """What the native kernel's `FileMap` is, without room to grow."""
+    """The same as the native kernel's `FileMap`, without room to grow."""
 
     def __init__(self, descriptor: int, length: int, _room: int, is_writable: bool) -> None:
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if is_writable else 0)
@@ -375,15 +376,16 @@ def _room_for(size: int) -> int:
 
 
 def identity_in(status: os.stat_result) -> tuple[int, int]:
-    """What tells a file from every other file of the machine that is open, or has a name."""
+    """The device and inode number of a file, which tell it from every other file of the machine
+    that is open, or has a name."""
     return status.st_dev, status.st_ino
 
 
 def open_to_write(path: Path, flags: int = os.O_CLOEXEC) -> int:
     """A descriptor of a file of the queue's, to read and write, to be closed by the caller.
 
-    No link is followed: it leads to a file that is none of the queue's, and whoever may set links
-    in its directory would have us write there.
+    No link is followed: it leads to a file that is none of the queue's, and a user who may set
+    links in its directory would have us write there.
 
     Raises:
         QueueDamaged: it is a symbolic link.
@@ -404,11 +406,11 @@ def close_file(descriptor: int) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Does nothing unless a path is a symbolic link; one that leads to itself, as nobody can open
-    it, is for the system to tell.
+    """Checks that a path is no symbolic link.
 
     Raises:
-        QueueDamaged: it is.
+        QueueDamaged: it is one.
+        OSError: it is one that the system cannot follow, as when it leads to itself.
     """
     if path.is_symlink():
         with suppress(FileNotFoundError, NotADirectoryError):

@@ -43,7 +43,8 @@ _MAGIC: Final = b"cqmark\x01"
 
 
 class MarkLevel(StrEnum):
-    """What is true of a host up to a mark; the value is its name in keys, as on the wire."""
+    """The level of a mark: how far a host has come with all up to it. The value is the name of the
+    level in keys, as on the wire."""
 
     SENT = "snt"
     ACKNOWLEDGED = "idx"

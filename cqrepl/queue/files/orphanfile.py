@@ -36,7 +36,8 @@ def check_unfinished(path: Path) -> None:
 
 
 def remains(path: Path) -> int | None:
-    """Where something stands behind the first pages of a file without a header; None: nowhere."""
+    """The position of the first word that is not zero behind the first pages of a file without a
+    header; None where there is none."""
     try:
         roll_cycle = rollcycle.by_file_name(path.name.removesuffix(SUFFIX))
     except ValueError:

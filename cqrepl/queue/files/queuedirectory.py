@@ -1,4 +1,4 @@
-"""What opening a queue directory takes: its table store, or a layout told by file names alone."""
+"""Opens a queue directory: its table store, or a layout that file names alone tell."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How side files are opened: what stands beside the store files of a queue, and is ours alone.
+"""Opens side files: those beside the store files of a queue that only `cqrepl` reads and writes.
 
 Theory of operation. Anything can have taken the name of one: a pipe, which keeps its reader waiting
 for a writer that never comes; a device, a socket, a directory; a link, which leads to a file that
@@ -47,11 +47,11 @@ def open_side_file(path: Path, flags: int) -> int:
 
 
 def read_side_file(path: Path, bytes_max: int | None = None) -> bytes:
-    """What is in the file; of more than `bytes_max` bytes, the first.
+    """The bytes of a side file; the first `bytes_max` of them where it has more.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it cannot be read, or is no regular file.
+        FileNotFoundError: there is no such file.
+        OSError: the file cannot be read, or is no regular file.
     """
     descriptor = open_side_file(path, os.O_RDONLY)
     with open(descriptor, "rb", closefd=True) as file:

@@ -57,7 +57,7 @@ START: Final = Place(Sequence(0), Position(0))
 
 
 class Walked(NamedTuple):
-    """What a walk came to: `place` is where it stopped, `stop` why.
+    """The result of a walk: `place` is where it stopped, `stop` why.
 
     `position_last` is the header position of the last excerpt passed, 0 if there was none; `marks`
     are the (sequence, position) passed that belong into index pages.
@@ -273,7 +273,7 @@ class StoreFile:
             raise self.clash(position)
 
     def clash(self, position: int) -> QueueDamaged:
-        """What is wrong when a header stands where one is to be published."""
+        """The error when a header stands where one is to be published."""
         return QueueDamaged(
             f"expected an empty header word, found {self.word_at(position):#010x}",
             path=self.path,
@@ -343,14 +343,18 @@ class StoreFile:
         return parse_header(self.mapping.data, word, self.path)
 
 
-# by header word. The files of a queue differ in no other byte of their headers, and whoever plans
-# over thousands of them would parse for longer than for all the rest
+# by header word. The files of a queue differ in no other byte of their headers, and a plan over
+# thousands of them would take longer to parse them than for all the rest
 _known_headers: dict[int, _KnownHeader] = {}
 _KNOWN_MAX: Final = 16
 
 
 def parse_header(data: bytes | memoryview, word: int, path: Path) -> StoreHeader:
-    """What the first document of a store file says; `data` holds it whole, `word` is its header.
+    """The header that the first document of a store file holds.
+
+    Args:
+        data: begins with that document, and holds all of it.
+        word: the document's header word.
 
     Raises:
         QueueDamaged: it is not the header of a store file.
@@ -369,7 +373,7 @@ def parse_header(data: bytes | memoryview, word: int, path: Path) -> StoreHeader
 def _fixed_bytes(
     data: bytes | memoryview, word: int, header: StoreHeader
 ) -> Iterator[tuple[int, bytes]]:
-    """What of a header stays as it was made: all but its longs."""
+    """The positions and bytes of a header that stay as they were made: all but its longs."""
     longs = (header.write_position, header.sequence, header.pages, header.last_index)
     begin = HEADER_BYTES
     for position in sorted(each for each in longs if each is not None):

@@ -1,17 +1,17 @@
 """The side file `synced.cqmark`: up to where a queue is on the disk, whatever the power does.
 
 Theory of operation. The system writes pages back in any order. So after a power cut a published
-header may stand before a payload that reads as zeros, in whole or in part. Somebody who has synced
-the files notes here what came before: an excerpt before the mark is as it was appended. One behind
-it, after a start of the machine that is not the one in the mark, is doubtful until another copy has
-been compared. The mark goes on rising meanwhile, and says which ones are doubtful: they are on the
-disk as they are, torn or not.
+header may stand before a payload that reads as zeros, in whole or in part. A process that has
+synced the files notes here up to where: an excerpt before the mark is as it was appended. One
+behind it, after a start of the machine that is not the one in the mark, is doubtful until another
+copy has been compared. The mark goes on rising meanwhile, and says which ones are doubtful: they
+are on the disk as they are, torn or not.
 
 Where a sync of the files fails, the system may drop what was to be written, and tells of that once:
 the next process finds all in memory as it was, and its syncs, which have nothing to write, succeed.
-So that is noted here by whoever was told of it: a host, an appender that syncs, a command. In the
-same start of the machine no mark rises any more, in whichever process; what is behind it is
-doubtful, in this start and the next one.
+So the process that was told notes it here: a host, an appender that syncs, a command. In the same
+start of the machine no process raises the mark any more; what is behind it is doubtful, in this
+start and the next one.
 
 The file has three slots of 64 bytes. All numbers are little-endian.
 
@@ -90,8 +90,8 @@ class SyncedMark(NamedTuple):
         return range(start, min(stop, end)) or NOTHING_DOUBTFUL
 
     def lowered(self, end: Index) -> Self:
-        """That of a queue that has lost its end, as one from a backup, and has this next index. It
-        is of the same start of the machine, which tells whether a power cut may have taken that."""
+        """The mark of a queue that has lost its end, as one from a backup, and has this next index.
+        It keeps the start of the machine: that tells whether a power cut may have taken the end."""
         doubtful = range(self.doubtful.start, min(self.doubtful.stop, end)) or NOTHING_DOUBTFUL
         return self._replace(end=end, doubtful=doubtful)
 
@@ -104,7 +104,7 @@ def this_boot() -> bytes:
 
 
 def failed_boot() -> bytes:
-    """What a mark has in the place of that where a sync has failed."""
+    """The digest that a mark has in the place of `this_boot` where a sync has failed, 16 bytes."""
     return hashlib.sha256(b"a sync has failed in " + this_boot()).digest()[:16]
 
 

@@ -72,7 +72,7 @@ class TableValue:
 
     @property
     def position(self) -> int:
-        """Where it is in the table store."""
+        """The position of the value in the table store."""
         return self._position
 
     def load(self) -> int:
@@ -158,7 +158,8 @@ class TableStore:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """What tells this file from every other file of the machine."""
+        """The device and inode number of the file, which tell it from every other file of the
+        machine."""
         return self._mapping.identity
 
     def find(self, key: str) -> TableValue | None:
@@ -190,7 +191,7 @@ class TableStore:
         return found
 
     def keys_end(self) -> int:
-        """Where the last key ends, in bytes from the beginning of the file."""
+        """The position at which the last key ends, in bytes from the beginning of the file."""
         self._walk()
         return self._walked
 

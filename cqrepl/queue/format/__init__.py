@@ -1,1 +1,1 @@
-"""What a queue is made of, as plain values and bytes: touches no file."""
+"""The format of a queue as plain values and bytes: touches no file."""

@@ -12,9 +12,9 @@ begins. What a copy has beyond that, and the higher epoch has not, was never the
 latest epochs are kept. So a copy that was away for many promotions may have no epoch in common with
 the others any more: then the histories do not tell where they part, and chains of hashes have to.
 
-Without any promotion there is no epoch, which counts as number 0; its leader is whoever streams. A
-copy of a cluster notes who that was last, as far as it knows, in the place of whom it has promised
-an epoch to.
+Without any promotion there is no epoch, which counts as number 0; its leader is the host that
+streams the queue. A copy in a cluster notes the last such host that it knows of, in the place of
+the host that it has promised an epoch to.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,13 +41,14 @@ History = tuple[Epoch, ...]  # the oldest first
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epochs:
-    """What one copy knows.
+    """The promise of one copy, and the epochs it knows of.
 
     Args:
-        promised: nothing is taken from a lower epoch; 0: nothing was promised.
-        promised_to: the host that leads in it, or is to. Where nothing was promised, the one that
-            has streamed it last, as far as the copy knows; 0 for none.
-        history: of what the copy holds.
+        promised: the number of the promised epoch: nothing is taken from a lower one; 0: nothing
+            was promised.
+        promised_to: the host that leads in that epoch, or is to. Where nothing was promised, the
+            host that has streamed the queue last, as far as the copy knows; 0 for none.
+        history: the epochs of what the copy holds.
 
     Raises:
         ValueError: the numbers do not fit together.
@@ -66,7 +67,7 @@ class Epochs:
 
     @property
     def number(self) -> int:
-        """That of the latest epoch that the copy has heard of as begun; 0 for none."""
+        """The number of the newest epoch that this copy knows has begun; 0 for none."""
         return number_of(self.history)
 
     @property
@@ -77,12 +78,12 @@ class Epochs:
 
     @property
     def streamed_by(self) -> int:
-        """Where nothing was promised, the host that has streamed it last, as far as the copy knows;
-        else 0."""
+        """The host that has streamed the queue last, as far as the copy knows; 0 where an epoch was
+        promised."""
         return 0 if self.promised else self.promised_to
 
     def may_lead(self, host_id: int) -> bool:
-        """Whether a host may stream what it holds, with this behind it."""
+        """True when a host whose own copy knows this may stream what it holds."""
         return not self.promised or (self.number, self.promised_to) == (self.promised, host_id)
 
     def held(self, end: int) -> History:
@@ -98,7 +99,7 @@ class Epochs:
         """The same, once an epoch is promised to a host.
 
         Raises:
-            ValueError: it, or a higher one, is promised to somebody else.
+            ValueError: this epoch is promised to another host, or a higher one is promised.
         """
         if number < self.promised or (number == self.promised and host_id != self.promised_to):
             raise ValueError(promised_otherwise(self, number, host_id))
@@ -157,7 +158,8 @@ def is_parting_known(own: Sequence[Epoch], other: Sequence[Epoch]) -> bool:
 
 
 def why_refused(own: Epochs, offered: Sequence[Epoch], host_id: int) -> str | None:
-    """Why a copy does not take its queue from a host that offers this history; None: it does."""
+    """The reason why a copy does not take its queue from a host that offers this history; None
+    where it takes it."""
     number = number_of(offered)
     if number and offered[-1].leader != host_id:
         return f"epoch {number} is led by host {offered[-1].leader}, and host {host_id} offers it"
@@ -167,7 +169,7 @@ def why_refused(own: Epochs, offered: Sequence[Epoch], host_id: int) -> str | No
 
 
 def promised_otherwise(own: Epochs, number: int, host_id: int) -> str:
-    """What is said to a host that comes with too low an epoch."""
+    """The message to a host that comes with too low an epoch."""
     promised = f"epoch {own.promised} was promised to host {own.promised_to}"
     if host_id == own.promised_to:
         return f"{promised}, which comes with epoch {number}"

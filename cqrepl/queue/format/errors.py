@@ -1,8 +1,8 @@
-"""What a queue directory can cause: one base class, and a subclass where callers act differently.
+"""The errors of a queue directory: one base class, and a subclass where callers act differently.
 
 An operating system's refusal (no space, no permission in the middle of work) is an `OSError` and
-passes through as it is. Only where a queue is opened it becomes a `QueueError`, which says what
-could not be done; never one that tells anything of what the queue is or holds.
+passes through as it is. Only where a queue is opened it becomes a `QueueError`. That one says what
+could not be done; it says nothing of what the queue is or holds.
 """
 
 import errno

@@ -1,7 +1,7 @@
-"""Which queue it is: 16 bytes by chance, the same in a queue and in all of its copies.
+"""The identity of a queue: 16 random bytes, the same in a queue and in all of its copies.
 
 Two copies that share excerpts can be compared. Those that share none, or hold nothing yet, can not:
-what belongs together is told by this number alone. It is 32 hexadecimal digits for people and on
+this number alone tells that they belong together. It is 32 hexadecimal digits for people and on
 the wire, and two longs in the table store, neither of them zero: a long that is zero is none.
 """
 
@@ -14,10 +14,10 @@ _DIGITS: Final = 4 * LONG_BYTES
 
 
 def parse_identity(text: str) -> Identity:
-    """The identity that somebody has written.
+    """The identity in a text, as it is written for people and on the wire.
 
     Raises:
-        ValueError: it is not 32 hexadecimal digits, or one half of them is zero.
+        ValueError: the text is not 32 hexadecimal digits, or one half of them is zero.
     """
     problem = f"an identity of {_DIGITS} hexadecimal digits expected, {text[:80]!r} came"
     if len(text) != _DIGITS:

@@ -1,4 +1,4 @@
-"""What decides where an excerpt of a queue lies and how its files are laid out."""
+"""The layout of a queue: it decides where an excerpt lies and how the files are laid out."""
 
 from dataclasses import dataclass
 

@@ -49,7 +49,7 @@ class RollCycle:
 
     @property
     def max_excerpts(self) -> int:
-        """How many excerpts one cycle can hold."""
+        """The number of excerpts that one cycle can hold."""
         return min((1 << self.shift) - 1, self.index_count**2 * self.index_spacing)
 
     def cycle_at(self, now_ms: int, epoch: int) -> Cycle:
@@ -97,7 +97,7 @@ class RollCycle:
 
 
 def sequence_bits(index_count: int, index_spacing: int) -> int:
-    """How many bits a sequence takes in an index, and in a store file's sequence word."""
+    """The number of bits of a sequence in an index, and in a store file's sequence word."""
     return max(32, 2 * (index_count.bit_length() - 1) + index_spacing.bit_length() - 1)
 
 
@@ -163,7 +163,7 @@ def _spell(format_: str, at: datetime) -> str:
 
 @cache
 def _template(format_: str) -> str:
-    """What spells a moment in a roll cycle's format, by `str.format`."""
+    """The template by which `str.format` spells a moment in a roll cycle's format."""
     out = []
     for token in _TOKEN.findall(format_):
         part = _PARTS.get(token)

@@ -80,5 +80,5 @@ def _write_header(writer: Writer, index_count: int, index_spacing: int) -> int:
 
 
 def _aligned(writer: Writer) -> bytearray:
-    """What was written, filled with zeros up to where the next header may stand."""
+    """The bytes that were written, filled with zeros up to where the next header may stand."""
     return writer.data + bytes(align4(writer.position) - writer.position)

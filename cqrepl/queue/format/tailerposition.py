@@ -1,4 +1,4 @@
-"""Where a named tailer stands: what of it is kept in a queue, and goes to the queue's copies."""
+"""The position of a named tailer, as a queue keeps it and passes it on to its copies."""
 
 from dataclasses import dataclass
 from typing import Final
