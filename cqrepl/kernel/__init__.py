@@ -1,1 +1,1 @@
-"""What happens once for each excerpt, in plain Python and in Rust, with the same results."""
+"""The work that is done once for each excerpt, in plain Python and Rust, with the same results."""

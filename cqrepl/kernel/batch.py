@@ -36,7 +36,7 @@ NO_LIMIT: Final = (1 << 62) - 1  # of counts, bytes and sequences; indexes are g
 
 
 class FindStop(IntEnum):
-    """Why `find_excerpts` went no further."""
+    """The reason why `find_excerpts` went no further."""
 
     NOT_READY = plain.NOT_READY  # a zero or not complete header: nothing there yet
     END_OF_FILE = plain.END_OF_FILE  # the end-of-file mark
@@ -46,7 +46,7 @@ class FindStop(IntEnum):
 
 
 class RunFault(IntEnum):
-    """What is wrong with bytes that should be a run."""
+    """The fault in bytes that should be a run."""
 
     WHOLE = plainruns.WHOLE  # nothing
     ENDED = plainruns.ENDED  # they end before the last excerpt begins
@@ -173,8 +173,8 @@ def run_length(
     count_max: int,
     bytes_max: int,
 ) -> int:
-    """How many excerpts of a batch, from `start` on, stand in its data as a run: each header right
-    before its payload, one behind the other with zeros in the gaps.
+    """The number of excerpts of a batch, from `start` on, that stand in its data as a run: each
+    header right before its payload, one behind the other with zeros in the gaps.
 
     Args:
         bytes_max: most bytes from the first header to the end of the last payload.
@@ -214,7 +214,7 @@ def number_from(first: int, count: int) -> array[int]:
 def wide_gaps(
     offsets: array[int], lengths: array[int], start: int, stop: int, gap_max: int
 ) -> array[int]:
-    """Which gaps before, between and behind payloads have more than `gap_max` bytes.
+    """The numbers of the gaps of more than `gap_max` bytes before, between and behind payloads.
 
     Gap n ends where payload n starts, the last one at offset `stop`; the first begins at `start`.
 

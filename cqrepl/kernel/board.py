@@ -1,4 +1,4 @@
-"""How far each host is with one queue, at each level, and how threads and tasks wait for that.
+"""Boards: how far each host is with one queue, at each level; threads and tasks wait for that.
 
 Theory of operation. A source has one bell, and a board for each of its queues; a board has a row of
 marks for each host. The native pump of a connection raises a mark the moment it takes an

@@ -1,4 +1,4 @@
-"""Which kernel this process uses: the native one, or the one in plain Python.
+"""Chooses the kernel that this process uses: the native one, or the one in plain Python.
 
 Both give the same for every input: `cqrepl._native` (native/, in Rust) and `cqrepl.kernel.plain`.
 CQREPL_KERNEL picks one when this module is imported:

@@ -1,7 +1,7 @@
-"""What a kernel is: the functions and types that both kernels have, with the same results.
+"""The interface of a kernel: the functions and types that both have, with the same results.
 
 `cqrepl.kernel.batch` says what each function means; callers go through it, `pen`, `memory` and
-`live`, and never see which kernel works. A kernel without something says None in its place.
+`live`, and never see which kernel works. A kernel that lacks one of them has None in its place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Looks(Protocol):
 
 
 class AckLevel(IntEnum):
-    """What is true of a host up to a mark; each holds for no more than the one before."""
+    """The level of a host's mark; what has come to a level has come to those before it too."""
 
     APPENDED = 0  # it stands in the host's queue
     SYNCED = 1  # it is on the host's disk
@@ -57,7 +57,7 @@ class AckLevel(IntEnum):
 
 
 class Waited(IntEnum):
-    """How a wait stands."""
+    """The state of a wait."""
 
     UNKNOWN = 0  # what is waited for has not come in time: whether the hosts have it is not known
     REACHED = 1  # it has come

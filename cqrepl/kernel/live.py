@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def looks_of(words: "Sequence[WatchedWord]") -> "WordLooks | None":
-    """What `run_live` looks at beside its lanes; None for no words."""
+    """The looks that `run_live` takes at words, beside those at its lanes; None for no words."""
     if not words:
         return None
     values = b"".join(word.value for word in words)
@@ -38,7 +38,7 @@ def looks_of(words: "Sequence[WatchedWord]") -> "WordLooks | None":
 
 
 class Ended(IntEnum):
-    """Why a pump has come back."""
+    """The reason why a pump has come back."""
 
     SLICE = 0  # its time is over
     INTERRUPTED = 1  # it was asked to
@@ -48,7 +48,7 @@ class Ended(IntEnum):
 
 
 class Pausing(IntEnum):
-    """How a source waits for the next excerpt."""
+    """The way in which a source waits for the next excerpt."""
 
     BUSY = 0  # never sleeps: one core for each connection
     BALANCED = 1  # sleeps of microseconds while excerpts come, of milliseconds when they do not

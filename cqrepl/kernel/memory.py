@@ -95,12 +95,13 @@ def looks_at(
 
 
 def page_populator() -> Callable[[memoryview, int, int], None] | None:
-    """What has the pages in memory that hold bytes `start` to `end` of a buffer: `(buffer, start,
-    end)`; None with the plain kernel, which cannot do that while other threads work.
+    """The function that brings pages of a buffer into memory: called with `(buffer, start, end)`,
+    those that hold the bytes from `start` to `end`. None with the plain kernel, which cannot do
+    that while other threads work.
 
-    They are then writable without a page fault, and hold what they held. A position outside is a
-    ValueError. Where no page can be had, behind the end of a mapped file, on a full disk, or before
-    Linux 5.14, it is an OSError.
+    The pages are then writable without a page fault, and hold what they held. The function raises
+    ValueError for a position outside, and OSError where no page can be had: behind the end of a
+    mapped file, on a full disk, or before Linux 5.14.
     """
     return choose.KERNEL.populate_pages
 

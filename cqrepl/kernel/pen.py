@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(IntEnum):
-    """Why a pen has appended nothing; `LOCK_LOST` alone comes when all is appended."""
+    """The reason why a pen has appended nothing; `LOCK_LOST` alone comes when all is appended."""
 
     CONTENDED = 1  # the write lock is held, by this or another process
     APPEND_LOCKED = 2  # the append lock is another process's
@@ -35,7 +35,7 @@ class Refusal(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PenTerms:
-    """What a pen knows of its queue and its store file when it is made.
+    """The terms of a pen: what it knows of its queue and its store file when it is made.
 
     Args:
         lock, start, append_lock, changes: positions in the table store of the write lock's word,
@@ -48,16 +48,16 @@ class PenTerms:
         index_first: of the excerpt with the sequence 0.
         sequence_end: the first sequence that has no index.
         index_count, index_spacing: the file's indexing numbers.
-        page, page_first: where the array of the index page starts that the next sequence belongs
+        page, page_first: the position of the array of the index page that the next sequence belongs
             into, and the first sequence of that page.
-        pages: where the array of the page of pages starts, for a pen that adds index pages itself;
-            None: it adds none.
-        page_size: how many bytes a further page takes at most.
+        pages: the position of the array of the page of pages, for a pen that adds index pages
+            itself; None: it adds none.
+        page_size: the number of bytes that a further page takes at most.
         payload_max: the longest payload.
         reserved: all before this position is allocated.
         step: how much more a pen that is allowed to allocates at once, within what is mapped; twice
             as much the next time. 0: nothing.
-        cycle_end_ms: when the clock leaves the cycle, in milliseconds since 1970.
+        cycle_end_ms: the time at which the clock leaves the cycle, in milliseconds since 1970.
     """
 
     lock: int

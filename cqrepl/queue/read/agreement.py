@@ -1,4 +1,4 @@
-"""How far a walk over a store file agrees with what its writers recorded.
+"""Finds how far a walk over a store file agrees with what its writers recorded.
 
 Theory of operation. Excerpts have no checksums, and a walk finds them by their lengths alone: one
 that is wrong shifts all that comes behind it, and may come into step again, with every index from
@@ -31,7 +31,7 @@ _ENDS = (FindStop.NOT_READY, FindStop.END_OF_FILE)
 
 
 class Agreement:
-    """What is certain of one store file. Every header before the position `end` is."""
+    """The certain part of one store file: every header before the position `end` is certain."""
 
     def __init__(self, store: StoreFile, indexing: Indexing) -> None:
         self._store = store
@@ -41,7 +41,8 @@ class Agreement:
         self._run = 0  # about so many excerpts fill a run; 0 while that is not known
 
     def run_max(self, sequence: int, count_max: int) -> int:
-        """How many excerpts to look for at once: a run that ends before a slot needs no cut.
+        """The number of excerpts to look for at once: a run that ends right behind an excerpt with
+        a slot needs no cut.
 
         Args:
             sequence: of the first of them.
@@ -50,7 +51,7 @@ class Agreement:
         return min(count, count_max) if count > 0 else count_max
 
     def certain_count(self, start: Place, found: Found, *, is_whole: bool = True) -> int:
-        """How many excerpts of a run are certain: at least one.
+        """The number of excerpts of a run that are certain: at least one.
 
         Args:
             start: of the first excerpt of the run; a place that a certain walk has led to.

@@ -143,7 +143,7 @@ class BackwardTailer:
         return True
 
     def _lower(self, store: StoreFile, sequence: int, run: int) -> Place:
-        """Where the excerpt of a sequence stands, if the index is right."""
+        """The place of the excerpt with a sequence, if the index is right."""
         if sequence == 0:
             return START
         if self._places is None:

@@ -57,7 +57,7 @@ class ChainPoints:
         self._points = [*kept, self._points[-1]]
 
     def take(self, points: Iterable[Point]) -> None:
-        """What a side file has of this store file."""
+        """Takes in the points that a side file has of this store file."""
         for sequence, chain in points:
             self.note(sequence, chain)
         self.saved = self.last[0]

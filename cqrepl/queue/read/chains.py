@@ -245,7 +245,7 @@ class Chains:
     @property
     def to_reread(self) -> Cycle | None:
         """A cycle whose store file was written to since its points were saved: by its appender,
-        or by somebody else; None when there is none."""
+        or by another program; None when there is none."""
         return min(self._to_reread, default=None)
 
     @property

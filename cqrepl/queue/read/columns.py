@@ -41,7 +41,7 @@ class Columns:
 
     @property
     def rows(self) -> int:
-        """How many excerpts there are."""
+        """The number of excerpts."""
         return len(self.indexes)
 
     def __iter__(self) -> Iterator[array[int] | bytes]:

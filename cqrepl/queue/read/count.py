@@ -1,4 +1,4 @@
-"""How many excerpts there are, and the first and last index: by files, not by excerpts.
+"""The number of excerpts of a queue, and its first and last index: by files, not by excerpts.
 
 Theory of operation. What writers record of the last sequence are hints. The number of excerpts of a
 cycle is found by walking from its last index slot, checked by the slot before (see `indexing`), to

@@ -17,7 +17,8 @@ from cqrepl.queue.format.errors import QueueError
 
 
 class DirectoryChange:
-    """That word of one queue; its table store is opened when it is first asked for."""
+    """The word of one queue that changes with its directory. The table store is opened when the
+    word is first asked for."""
 
     def __init__(self, table_path: Path) -> None:
         self._path = table_path

@@ -125,7 +125,7 @@ class NamedPosition:
             self._version.add(1)
 
     def version(self) -> int:
-        """How often a `replicated:` name was moved, from -1 on; -1 for other names."""
+        """The number of moves of a `replicated:` name, counted from -1 on; -1 for other names."""
         found = self._find(TAILER_KEY + self.name + VERSION_SUFFIX) if self._is_replicated else None
         return VERSION_NONE if found is None else found.load()
 
@@ -217,7 +217,7 @@ class NamedTailer:
 
     @property
     def stored_index(self) -> int:
-        """Where a reader of this name would start now."""
+        """The index at which a reader of this name would start now."""
         return self._place.load()
 
     @property

@@ -1,4 +1,4 @@
-"""How long to wait while a queue has nothing new.
+"""The rule for waiting while a queue has nothing new.
 
 No event announces an append to a mapped file, so it has to be polled. The polls in a row that found
 nothing decide what comes before the next one:

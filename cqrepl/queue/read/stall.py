@@ -1,4 +1,4 @@
-"""What keeps a waiting tailer from going on: a cycle that no writer will close, or lost files.
+"""Finds why a waiting tailer cannot go on: a cycle that no writer will close, or lost files.
 
 Theory of operation. A tailer leaves a cycle only at its end-of-file mark, which a writer sets when
 it goes up to another cycle. A writer that dies in between leaves a file without one, below a newer

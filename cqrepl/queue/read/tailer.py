@@ -62,17 +62,18 @@ _BEFORE_ALL: Final = Cycle(-1)  # the cycle before every cycle
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where a tailer stands in a store file that may still grow, for a pump that reads on there.
+    """The stand of a tailer in a store file that may still grow, for a pump that reads on there.
 
     Args:
         data: the mapped file, for as long as the tailer is not used otherwise, or `is_at` says so.
         mapped: the same, as its owner has it; it says nothing once the file is mapped anew.
-        file: its number, by which no other file of the queue goes while this one is there.
+        file: its number: no other file of the queue has the same while this one is there.
         position: of the next header.
         certain_end: all headers before this position agree with what writers recorded.
-        recorded: where they do: position of the word that names the last excerpt's header; position
-            of the sequence word beside it, with how many bits of it are the sequence's; see
-            `Indexing.slots_for`; position of the first slot of the page of pages.
+        recorded: the positions at which writers record that: of the word that names the last
+            excerpt's header; of the sequence word beside it, with the number of its bits that are
+            the sequence's; of an index page, see `Indexing.slots_for`; of the first slot of the
+            page of pages.
     """
 
     data: memoryview
@@ -144,7 +145,8 @@ class Tailer:
 
     @property
     def stalled(self) -> Stall | None:
-        """Why it waits where no writer will write any more; None while that is not so."""
+        """The reason why the tailer waits where no writer will write any more; None while it does
+        not."""
         return self._watch.stalled
 
     def next_batch(

@@ -5,11 +5,11 @@ without the lock of a name: first the version, then the index, then the version 
 both agree. A reader that is in between has the older version with the newer index; the newer
 version follows with the next look.
 
-In a copy they are written by the session that takes it in, and by nobody else: what begins
-`replicated:` cannot be opened while the append lock is held. The higher version stands, also with a
-lower index; with the same version what comes stands; a name without versions takes what comes. A
-key is made for a name that has none, where it ends within the first 32,768 bytes (`keptmarks`): the
-version first, as a name without one would count no moves.
+In a copy only the session that takes it in writes them: a name that begins `replicated:` cannot be
+opened while the append lock is held. The higher version stands, also with a lower index; with the
+same version what comes stands; a name without versions takes what comes. A key is made for a name
+that has none, where it ends within the first 32,768 bytes (`keptmarks`): the version first, as a
+name without one would count no moves.
 
 What was moved is in memory that all processes share, so a kill takes nothing. After a power cut a
 position may be an older one: excerpts are read once more then, and none is left out.
@@ -46,7 +46,7 @@ class TailerPositions:
         self._found: dict[str, _Place] = {}
 
     def look(self, *, all_names: bool) -> list[TailerPosition]:
-        """Where they stand now; nothing where the table store cannot be opened for writing.
+        """The positions of the names now; none where the table store cannot be opened for writing.
 
         Args:
             all_names: also names that do not begin `replicated:`.
@@ -108,7 +108,7 @@ class TailerPositions:
 
 
 class _Place:
-    """Where one name is kept."""
+    """The words of the table store that keep the position of one name."""
 
     def __init__(self, name: str, value: TableValue, version: TableValue | None) -> None:
         self._name = name

@@ -1,10 +1,10 @@
-"""What a power cut leaves of an excerpt: sectors that read as zeros.
+"""Tells excerpts that a power cut has torn: sectors of them read as zeros.
 
-What a tear is has to be narrow: another excerpt under the same index must not pass for one, and
-many messages hold zeros. A disk writes whole sectors, and a header is stored behind its payload. So
-the header's own sector holds what was appended, and of another sector either all or nothing: a torn
-excerpt is as long as the other copy's, and where they differ, nothing but zeros is there from one
-end of the sector to the other.
+The rule for a tear has to be narrow: another excerpt under the same index must not pass for a torn
+one, and many messages hold zeros. A disk writes whole sectors, and a header is stored after its
+payload. So the header's own sector holds what was appended, and another sector holds either all or
+nothing of it. A torn excerpt is as long as the other copy's; where the two differ, nothing but
+zeros is there from one end of the sector to the other.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def is_torn(stored: memoryview, received: bytes, position: int) -> bool:
 
 
 def _sectors(payload: memoryview, position: int) -> Iterator[memoryview]:
-    """What each sector has of a payload, but for the one that holds its header."""
+    """The part of a payload in each sector, but for the sector that holds its header."""
     # where the payload begins a sector, the header ends the one before
     for at in range(-position % SECTOR_BYTES, len(payload), SECTOR_BYTES):
         yield payload[at : at + SECTOR_BYTES]

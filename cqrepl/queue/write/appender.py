@@ -11,16 +11,17 @@ What can refuse an append does so before anything is stored: the locks, a cycle 
 excerpt that is longer than readers take (`block`), a full disk.
 
 The append lock keeps plain writers out of a replica. It must be free or this process's own, before
-the write lock is taken and after: who waited for that may have been overtaken. Java looks only
-before. So behind a fence, and where a sink appends, each append first looks whether the end is
-where it was left. In the process that holds the append lock its word keeps nobody out: there the
-other appenders look whether the queue is a copy, which only a sink appends to.
+the write lock is taken and after: an appender that waited for the write lock may have been
+overtaken. Java looks only before. So behind a fence, and where a sink appends, each append first
+looks whether the end is where it was left. In the process that holds the append lock its word keeps
+no appender out: there the other appenders look whether the queue is a copy, which only a sink
+appends to.
 
 Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
 What it refuses goes the long way, as everything does without it; what any reader finds
 afterwards is the same. The long way takes the write lock: one thread goes it at a time. It also
-finds a store file that was moved away, replaced or written over, which a pen does not see: who
-appends at the end goes it every few seconds, by the clock that it appends by, and hosts look
+finds a store file that was moved away, replaced or written over, which a pen does not see: an
+append at the end goes it every few seconds, by the clock that it appends by, and hosts look
 themselves.
 """
 
@@ -112,8 +113,8 @@ class Appender:
             payload_max: the longest excerpt in bytes, where the caller has decided it.
             toucher: brings pages into memory ahead; the caller closes it.
             tail_wait: lets the first append at the end wait, or refuses it; None: nothing does.
-            is_sole: nobody else is to append: what is found behind the end that it has left raises
-                `WrittenBetween`, until the appender is closed.
+            is_sole: no other writer is to append: what is found behind the end that this appender
+                has left raises `WrittenBetween`, until it is closed.
             to_copy: what is appended at the end may go to a copy.
 
         Raises:
@@ -160,9 +161,9 @@ class Appender:
 
     @property
     def pen(self) -> "Pen | None":
-        """What appends in one native call, for a pump that does so; None while there is none.
+        """The pen of this appender, for a pump that appends with it; None while there is none.
 
-        It is this appender's, which appends nothing itself meanwhile.
+        The appender appends nothing itself while the pump has it.
         """
         return self._pen
 
@@ -435,14 +436,15 @@ class Appender:
             )
 
     def _end_left(self) -> Index | None:
-        """Where this appender has left the queue, if all others are kept from it."""
+        """The next index at which this appender has left the queue; None where others may append
+        too."""
         if self._between is not None:
             return Index(self._between.end_left)
         return self._end.next_index if self._is_sole else self._fenced_end
 
     def _check_end(self, left: Index | None) -> None:
-        """The end tells all: an excerpt in a later cycle moves it too, and an empty file above
-        is in nobody's way."""
+        """Checks that the end is where this appender left it. The end tells all: an excerpt in a
+        later cycle moves it too, and an empty file above is in no appender's way."""
         found = self._end.next_index
         if left is not None and left != found:
             error = WrittenBetween(left, found, path=self._cycles.path)

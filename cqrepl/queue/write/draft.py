@@ -6,7 +6,7 @@ from cqrepl.queue.format.errors import ExcerptTooLarge
 
 
 class Draft:
-    """What `Appender.writing` hands out: write parts, and keep or roll back the whole."""
+    """The draft that `Appender.writing` hands out: write parts, and keep or roll back the whole."""
 
     def __init__(self, index_next: int, payload_max: int) -> None:
         self._index_next = index_next

@@ -1,4 +1,4 @@
-"""What an append promises when it returns, and the group commit that keeps the stronger promise.
+"""The promise of an append when it returns, and the group commit that keeps the stronger promise.
 
     none     in the mapped file: survives the death of any process, not a power cut
     synced   on the disk, with everything before it: survives a power cut too
@@ -55,7 +55,7 @@ from cqrepl.queue.format.errors import DurabilityLost, QueueError
 
 
 class Durability(Enum):
-    """What is true of an excerpt when its append returns."""
+    """The promise that holds for an excerpt when its append returns."""
 
     NONE = "none"  # it is in the mapped file; the kernel writes it back when it pleases
     SYNCED = "synced"  # it is on the disk, and everything before it

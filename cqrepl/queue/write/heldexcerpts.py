@@ -1,10 +1,10 @@
-"""What a queue holds from an index on, held against what comes for it from another copy.
+"""Compares what a queue holds, from an index on, with what comes for it from another copy.
 
-In order, and leaving nothing out: where one side has an excerpt and the other has none, they
-differ. Behind the index up to which the queue is proved to be on the disk, an excerpt may have been
-torn by a power cut. Then its missing bytes are written in, at their place
-(`read.tornsectors` says what counts as torn). They are not synced here: whoever raises that index
-syncs all behind it first, and hears of a failure, of which the system tells once.
+It does so in order, and leaves nothing out: where one side has an excerpt and the other has none,
+they differ. Behind the index up to which the queue is proved to be on the disk, an excerpt may have
+been torn by a power cut. Then its missing bytes are written in, at their place
+(`read.tornsectors` says what counts as torn). They are not synced here: the host that raises that
+index syncs all behind it first, and hears of a failure, of which the system tells once.
 """
 
 from typing import Final

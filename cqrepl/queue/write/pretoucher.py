@@ -50,7 +50,8 @@ _GROWTH_MAX: Final = 64 << 20
 
 
 class _Order(NamedTuple):
-    """What is to be touched of a mapping, which had this length when its writer asked."""
+    """The part of a mapping that is to be touched; the mapping had this length when its writer
+    asked."""
 
     mapping: Mapping
     length: int
@@ -89,7 +90,7 @@ class PageToucher:
             mapping.unmaps_later = True
             self._order = _Order(mapping, mapping.length, cycle, position, end)
             if self._thread is None and not self._begin():
-                self._order = None  # which would keep a mapping that nobody unmaps
+                self._order = None  # which would keep a mapping that no thread unmaps
                 mapping.unmaps_later = False
                 return
             self._changed.notify()
@@ -169,7 +170,8 @@ class PageToucher:
 
 
 def usual_ahead_bytes() -> int:
-    """What is touched ahead where the user has not said how much: nothing on two processors."""
+    """The number of bytes to touch ahead where the user has not said how many; 0 on two
+    processors."""
     return AHEAD_BYTES if len(os.sched_getaffinity(0)) >= _PROCESSORS_MIN else 0
 
 

@@ -1,4 +1,4 @@
-"""Where a queue ends: the store file that is appended to, and the closing of those below.
+"""The end of a queue: the store file that is appended to, and the closing of those below.
 
 Theory of operation. Everything here happens under the queue's write lock. The end is one past the
 last excerpt of the highest cycle that holds any; an append may continue there or begin a higher
@@ -85,7 +85,7 @@ class QueueEnd:
             listing.note_start()
             remove_passed(cycles, self.cycle_last + 1)  # what killed writers have never finished
         except BaseException:
-            self.close()  # nobody else has this end, to close it
+            self.close()  # the caller has not got this end, to close it
             raise
         self._terms = replace(self._terms, is_restarted=False)
 

@@ -53,7 +53,7 @@ _START: Final = "the start, never moved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileVerdict:
-    """What is to become of one store file; `reasons` say why it stays, none: it may go."""
+    """The verdict on one store file; `reasons` say why it stays, none: it may go."""
 
     cycle: Cycle
     path: Path
@@ -71,11 +71,11 @@ class FileVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What is kept even when all readers have passed it.
+    """The rule for the cycles that are kept even when all readers have passed them.
 
     Args:
-        cycles_min: so many of the newest cycles; the last one with excerpts always stays.
-        keep_from_ms: every cycle that ends behind this moment (milliseconds since 1970).
+        cycles_min: keep so many of the newest cycles; the last one with excerpts always stays.
+        keep_from_ms: keep every cycle that ends behind this moment (milliseconds since 1970).
         forgotten: hosts that hold nothing, and are not known any more once files are deleted.
     """
 

@@ -375,7 +375,7 @@ class StoreWriter:
 
 
 def _length_for(end: int) -> int:
-    """How long a file is made that is written up to `end`."""
+    """The length in bytes that a file is given which is written up to `end`."""
     return _LENGTH_MIN if end <= _LENGTH_MIN else -(-end // _LENGTH_STEP) * _LENGTH_STEP
 
 

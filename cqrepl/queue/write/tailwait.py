@@ -1,11 +1,11 @@
-"""Lets what a power cut may have torn be compared with a copy before something is appended behind.
+"""Holds appends back until what a power cut may have torn has been compared with a copy.
 
 Theory of operation. After another start of the machine what lay behind the synced mark may be torn
-or gone, and a sink may have it whole. A source that runs gets it back, but only until somebody
+or gone, and a sink may have it whole. A source that runs gets it back, but only until a writer
 appends there: then the two copies differ. So the first append in another start waits, where a sink
-is known, until a source has compared the two, which its mark tells, and not for long: there may be
-no source. It is waited for in vain once in each start of the machine, by whichever process is the
-first; the table store says so. Java's appenders wait for nothing.
+is known, until a source has compared the two, which its mark tells. It does not wait for long, as
+there may be no source. One process in each start of the machine waits in vain, the first one; the
+table store says then that it has. Java's appenders wait for nothing.
 
 A mark may also be above the end: the queue has lost excerpts that hosts know (`read.lostmarks`),
 and what is appended now would get their indexes. So the first append of each appender refuses then,

@@ -1,4 +1,4 @@
-"""What all writers of one open queue share: the table store, its listing and its locks."""
+"""Access that all writers of one open queue share: the table store, its listing and its locks."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What all store files of a queue are written by: how far, how durably, and after what."""
+"""The terms that all store files of a queue are written by: how far, how durably, after what."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from cqrepl.queue.write.pretoucher import PageToucher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterTerms:
-    """What all store files of a queue are written by.
+    """The terms that all store files of a queue are written by.
 
     Args:
         sequence_end: the first sequence that no index can name any more.
