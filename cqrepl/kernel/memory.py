@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class WatchedWord(NamedTuple):
     """Four bytes of memory that processes share, and what stood there. A look at them is a plain
-    load: who finds something else looks again in the way that keeps later reads behind.
+    load: a reader that finds something else looks again, by a load that keeps later reads behind.
 
     Two words of one `place` are the same memory, even if it is mapped twice.
     """

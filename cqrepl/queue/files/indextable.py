@@ -208,7 +208,7 @@ class Indexing:
         return walked.place.sequence > place.sequence and walked.position_last == place.position
 
     def _is_within(self, place: Place) -> bool:
-        """True when a header can stand there; who walks from there looks whether the file was cut
+        """True when a header can stand there. The walk from there looks whether the file was cut
         meanwhile."""
         return self._store.can_stand_at(place.position)
 

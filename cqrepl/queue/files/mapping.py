@@ -369,8 +369,8 @@ class _PlainMap:
 
 
 def _room_for(size: int) -> int:
-    """Up to which size a file of this size is to grow without being mapped anew: that takes
-    addresses alone, of which there are none to spare where they are limited."""
+    """The size up to which a file of this size is to grow without being mapped anew. That takes
+    addresses alone; where they are limited, there are none to spare."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return size if limit != resource.RLIM_INFINITY else max(_ROOM_MIN, _ROOM_SHARE * size)
 

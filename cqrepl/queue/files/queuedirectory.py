@@ -88,9 +88,9 @@ def _make(file: Path, layout: QueueLayout) -> None:
 
 
 def is_unfinished(file: Path) -> bool:
-    """True for a file that a creator of a queue has left who died or found the disk full: one that
-    never got its name, or a table store without a header, as Java leaves it. One that cannot be
-    read is none: who opens it tells why."""
+    """True for a file that the creator of a queue has left when it died, or found the disk full: a
+    file that never got its name, or a table store without a header, as Java leaves it. False for
+    one that cannot be read: the process that opens it tells why."""
     if file.name != FILE_NAME:
         return file.name.startswith(FILE_NAME + READY)
     try:

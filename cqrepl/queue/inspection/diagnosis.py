@@ -2,8 +2,8 @@
 
 Theory of operation. Where the first excerpt differs, as many of those that follow as it takes are
 read again from both files, and laid against each other: at the same indexes, shifted, or exchanged.
-The narrowest explanation counts. It is one: who has the right excerpts, two copies alone cannot
-tell, and whichever name it gets, the bytes do differ there.
+The narrowest explanation counts. It is no more than an explanation: two copies alone cannot tell
+which of them has the right excerpts. The bytes do differ there, whatever name that gets.
 """
 
 import hashlib

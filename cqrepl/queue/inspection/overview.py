@@ -474,7 +474,7 @@ def _age_s(pid: int) -> float | None:
 def _tailers(
     table: TableReport | None, files: tuple[StoreReport, ...], layout: QueueLayout, prefix: str
 ) -> tuple[TailerState, ...]:
-    """Whose names begin so; without those that have unregistered."""
+    """The readers with names that begin with `prefix`; without those that have unregistered."""
     found = []
     for key in () if table is None else table.keys.values():
         folded = key.name.lower()

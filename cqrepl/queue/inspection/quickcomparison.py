@@ -123,7 +123,8 @@ class _CycleGlance:
         yield from self._lacking()
 
     def _agreement(self, held: list[int], shared: int) -> tuple[int, int | None]:
-        """Up to which sequence the chains are the same, and where they are known to differ."""
+        """The sequence up to which the chains are the same, and the first one at which they are
+        known to differ; None where they are not."""
         chains = [self._chains(nth) for nth in held]
         common = [
             sequence

@@ -31,7 +31,7 @@ _NOT_WITHOUT: Final = (
 
 
 def synced_of(path: Path) -> tuple[SyncedMark | None, list[Finding]]:
-    """Up to where the queue is on the disk; a finding where that cannot be read."""
+    """The mark up to which the queue is on the disk; a finding where it cannot be read."""
     try:
         return load_synced(path), []
     except OSError as error:

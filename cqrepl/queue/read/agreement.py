@@ -41,7 +41,7 @@ class Agreement:
         self._run = 0  # about so many excerpts fill a run; 0 while that is not known
 
     def run_max(self, sequence: int, count_max: int) -> int:
-        """The number of excerpts to look for at once: a run that ends right behind an excerpt with
+        """The number of excerpts to look for at once: a run that ends right before an excerpt with
         a slot needs no cut.
 
         Args:

@@ -170,8 +170,8 @@ class PageToucher:
 
 
 def usual_ahead_bytes() -> int:
-    """The number of bytes to touch ahead where the user has not said how many; 0 on two
-    processors."""
+    """The number of bytes to touch ahead where the user has not said how many; 0 on two processors
+    or one."""
     return AHEAD_BYTES if len(os.sched_getaffinity(0)) >= _PROCESSORS_MIN else 0
 
 

@@ -4,8 +4,8 @@ Theory of operation. After another start of the machine what lay behind the sync
 or gone, and a sink may have it whole. A source that runs gets it back, but only until a writer
 appends there: then the two copies differ. So the first append in another start waits, where a sink
 is known, until a source has compared the two, which its mark tells. It does not wait for long, as
-there may be no source. One process in each start of the machine waits in vain, the first one; the
-table store says then that it has. Java's appenders wait for nothing.
+there may be no source. Only the first process in each start of the machine waits in vain: the table
+store tells the others that it has. Java's appenders wait for nothing.
 
 A mark may also be above the end: the queue has lost excerpts that hosts know (`read.lostmarks`),
 and what is appended now would get their indexes. So the first append of each appender refuses then,
