@@ -55,8 +55,7 @@ class Unknown:
 
 
 class CopyPlan:
-    """The ranges that one copy holds, by its files; `unknown` are cycles whose end cannot be found.
-    """
+    """The ranges of one copy, by its files; `unknown` are cycles whose end cannot be found."""
 
     def __init__(self, copy: int, path: Path, index_first: int, index_last: int) -> None:
         self.copy = copy

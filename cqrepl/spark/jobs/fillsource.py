@@ -1,4 +1,4 @@
-"""The data source that `preload` writes its rows with: one task fills one queue, from Arrow columns.
+"""The data source that `preload` writes rows with: one task fills one queue, from Arrow columns.
 
 It is a data source because only to one does Spark give columns in Python without pandas. Its commit
 runs in another process than the job, so the messages of the tasks go through a file.
