@@ -1,9 +1,9 @@
-"""Which session of Spark is the active one of a thread.
+"""Makes a session of Spark the active one of a thread.
 
-Spark looks for the source that a frame is written to (`frame.write.format(...)`, `writeStream`)
-among those of the calling thread's active session, and not of the frame's own: where there is
-none, as in a thread that has not made one, it finds no source (`DATA_SOURCE_NOT_FOUND`). Reading
-does not depend on it.
+Spark looks up the source that a frame is written to (`frame.write.format(...)`, `writeStream`) in
+the active session of the calling thread, and not in the session of the frame. A thread that has
+made no session has no active one: there Spark finds no source (`DATA_SOURCE_NOT_FOUND`). Reading
+does not depend on the active session.
 """
 
 from collections.abc import Iterator

@@ -42,7 +42,7 @@ def created_options(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def metadata_of(options: Mapping[str, str]) -> dict[str, str]:
-    """What each column of a table carries."""
+    """The metadata that each column of a table carries: the table's options as JSON."""
     return {_KEPT: json.dumps(options, sort_keys=True)}
 
 

@@ -89,7 +89,7 @@ class ChronicleSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format`."""
+        """The name of this source that a user gives to `format`."""
         return FORMAT
 
     @reason_only()
@@ -199,7 +199,7 @@ class ChronicleReader(DataSourceReader):
 
     @reason_only()
     def partitions(self) -> Sequence[InputPartition]:
-        """What the tasks are to read.
+        """The splits that the tasks read, one each.
 
         Raises:
             OptionError: there is no queue.

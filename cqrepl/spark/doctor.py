@@ -28,7 +28,7 @@ _EVERYWHERE: Final = f"{_INSTALL} on each host, or --ship, which takes everythin
 
 
 class Grade(Enum):
-    """How a check ended."""
+    """The grade of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -88,7 +88,7 @@ def _in_session(settings: "SessionSettings") -> Iterator[Check]:
 
 
 def _workers(spark: "SparkSession", *, is_local: bool) -> Iterator[Check]:
-    """What the workers run on, which has to be what the driver runs on."""
+    """Check that the workers run on the same versions and kernel as the driver."""
     from cqrepl.spark.jobs.tasks import run_tasks
 
     def work(_: int) -> Iterator[dict[str, str]]:
@@ -110,7 +110,7 @@ def _workers(spark: "SparkSession", *, is_local: bool) -> Iterator[Check]:
 
 
 def describe_worker() -> dict[str, str]:
-    """What this process runs on."""
+    """The host, the versions and the kernel that this process runs on, by name."""
     import socket
 
     import pyarrow

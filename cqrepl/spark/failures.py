@@ -1,8 +1,8 @@
-"""What went wrong in Spark, as one line and an exit code.
+"""Turns a failure in Spark into one line and an exit code.
 
 An error that a task raised reaches the driver as text: a Java stack around a Python one. Of that
-text the last line of the Python stack says what happened, and its first word is the class. What we
-raise ourselves comes without a Python stack (`spark.reasons`), behind what Spark says of it.
+text the last line of the Python stack says what happened, and its first word is the class. Errors
+that we raise ourselves come without a Python stack (`spark.reasons`), behind Spark's own words.
 """
 
 import re

@@ -20,12 +20,12 @@ _LOOK_PAUSE_S: Final = 0.5
 
 
 def confirmed_lost_end(cycles: Cycles) -> LostEnd | None:
-    """What a queue is known to have held and does not hold at its end; None where there is no such
-    thing. A last file that is just being made is none.
+    """The end that a queue is known to have had and has lost; None where nothing is lost. A last
+    store file that a writer is just making is no lost end.
 
     Raises:
         QueueError: the last store file is damaged, or the directory cannot be read.
-        OSError: what is noted cannot be read.
+        OSError: the notes of the queue cannot be read.
     """
     if _found(cycles) is None:
         return None

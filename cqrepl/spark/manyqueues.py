@@ -83,7 +83,7 @@ class QueueSet:
             raise OptionError("like", "a queue, or a directory of some", repr(str(self.like)))
 
     def path_of(self, name: str) -> Path:
-        """Where the queue of a name is.
+        """The path of the queue of a name.
 
         Raises:
             QueueError: the name leads out of the directory, or could be spelled otherwise.
@@ -179,7 +179,7 @@ def commit_many(queues: QueueSet, staged: Sequence[Parts]) -> int:
 
 
 class _Staging:
-    """What a task has staged of one queue so far."""
+    """The excerpts that a task has staged of one queue so far."""
 
     def __init__(self, path: Path) -> None:
         self.runs: list[StagedRun] = []
@@ -229,7 +229,7 @@ class _Staging:
 
 @dataclass(slots=True)
 class _Commit:
-    """What is to come into one queue."""
+    """The staged parts that a commit appends to one queue."""
 
     target: Target
     parts: list[StagedPart]
@@ -261,7 +261,7 @@ class _Commit:
         return count
 
     def _batches(self) -> Iterator[ExcerptBatch]:
-        """What was staged, cut between cycles: tasks could not tell where these end."""
+        """The staged batches, cut where a cycle ends: the tasks did not know the queue's cycles."""
         shift = self.target.layout.roll_cycle.shift
         for batch in staged_batches(self.parts):
             left = ((cycle_of(batch.index_first, shift) + 1) << shift) - batch.index_first

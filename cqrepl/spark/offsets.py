@@ -1,16 +1,16 @@
-"""How far a stream has come in each of its queues, and how far it goes with its next batch.
+"""The offsets of a stream: the place it has reached in each queue, and where its next batch ends.
 
     {"queues": {"orders": {"next": "0x451600000010"}}, "v": 1}
 
-Beside `next` stands what tells the queue (`streammarks`).
-`next` is the index wanted next, so a batch is what lies from the start's up to, excluding, the
-end's. Behind the last excerpt of a cycle it stays there until one of a later cycle is taken: no
-index is ever invented. Spark keeps this as text, so there is one form only: names sorted, indexes
-in hexadecimal.
+Beside `next` stands the mark that tells the queue (`streammarks`).
+`next` is the index wanted next. So a batch begins at `next` of its start, and ends before `next` of
+its end. Behind the last excerpt of a cycle `next` stays there until an excerpt of a later cycle is
+taken: no index is ever invented. Spark keeps an offset as text, so there is one form only: names
+sorted, indexes in hexadecimal.
 
-A batch can be limited. Several queues share a limit evenly, and what one does not need goes to
-the rest; each gets at least one excerpt, so that a busy one starves no other. Excerpts and cycles
-are exact; bytes end at the next index slot.
+A batch can be limited. Several queues share a limit evenly, and what one queue does not need goes
+to the rest. Each gets at least one excerpt, so that a busy queue starves no other. Limits in
+excerpts and cycles are exact; a limit in bytes ends at the next index slot.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one batch may hold at most; None is no limit."""
+    """The most that one batch may hold; None is no limit."""
 
     excerpts: int | None = None
     size_bytes: int | None = None
@@ -62,11 +62,11 @@ def positions_of(offset: Mapping[str, object]) -> dict[str, int]:
 def advanced(
     positions: Mapping[str, int], pending: Mapping[str, Sequence[IndexRange]], limits: Limits
 ) -> dict[str, int]:
-    """Where the next batch ends.
+    """The positions at which the next batch ends, by queue.
 
     Args:
         positions: where it starts.
-        pending: what there is to be read of each queue, beginning at its position; as much of it
+        pending: the ranges to be read of each queue, beginning at its position; as many of them
             as one batch may hold (`filled_by`).
     """
     waiting = {name: ranges for name, ranges in sorted(pending.items()) if ranges}

@@ -1,4 +1,4 @@
-"""What Spark carries to a task: a split, and what the queues in it are called."""
+"""The partition that Spark carries to a task: a split, and the names of the queues in it."""
 
 import logging
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class SplitPartition(InputPartition):
-    """What one task reads; `names` are those of the queues, by their directories, and `witnesses`
-    tell whether they are the ones that were planned with."""
+    """The split that one task reads. `names` are those of the queues, by their directories.
+    `witnesses` tell whether the task sees the queues that the split was planned with."""
 
     split: Split
     names: dict[Path, str]

@@ -44,7 +44,7 @@ class Finder:
         return dict(sorted(found.items()))
 
     def path_of(self, name: str) -> Path | None:
-        """Where the queue of a name is, or would be; None when no path stands for it."""
+        """The path where the queue of a name is, or would be; None when no path stands for it."""
         if name in self._paths:
             return self._paths[name]
         for fixed, pattern in self._patterns:

@@ -1,4 +1,4 @@
-"""Which excerpts a job reads, and how they are cut into tasks. Knows nothing of Spark.
+"""Finds the excerpts that a job reads, and cuts them into tasks. Knows nothing of Spark.
 
 Theory of operation. Sequences are dense within a cycle, so what a cycle holds is told by two
 numbers, and a queue by one range for each of its cycles. `present` takes them from the files as
@@ -57,7 +57,7 @@ class IndexRange:
 
     @property
     def count(self) -> int:
-        """How many excerpts these are."""
+        """The number of excerpts."""
         return self.index_last - self.index_first + 1
 
     def until(self, index_last: int) -> "IndexRange":
@@ -78,9 +78,10 @@ Split = tuple[IndexRange, ...]
 def present(
     queue: Queue, index_from: int = NEXT_OF_EMPTY, index_to: int = INDEX_MAX
 ) -> list[IndexRange]:
-    """What a queue holds now of the indexes from `index_from` to `index_to`, both included.
+    """The ranges that a queue holds now from `index_from` to `index_to`, both included.
 
-    One range for each cycle that holds any, in their order; costs time for each cycle only.
+    There is one range for each cycle that holds any of these indexes, in the order of the cycles.
+    The time this takes grows with the cycles, and not with the excerpts.
 
     Raises:
         QueueDamaged: a store file cannot be followed; or one between others is missing, or holds
@@ -111,16 +112,16 @@ def followed(
     open_below: int = -1,
     is_enough: abc.Callable[[IndexRange], bool] | None = None,
 ) -> list[IndexRange]:
-    """What a tailer that stands at `index_from` would read now: as `present`, up to the first cycle
-    that has not ended, as more may be appended there.
+    """The ranges that a tailer at `index_from` would read now. They are as `present` gives them, up
+    to the first cycle that has not ended: more may be appended there.
 
     Args:
-        may_be_lost: goes on with what is left.
-        open_below: lower cycles are left also where they have not ended.
-        is_enough: is told each range in turn, and whether another one is looked for.
+        may_be_lost: go on with the excerpts that are left, where others are lost.
+        open_below: go on behind an open cycle too, where it is lower than this.
+        is_enough: is given each range in turn; True ends the search.
 
     Raises:
-        IndexGap: what follows `index_from` is not there any more.
+        IndexGap: the excerpts that follow `index_from` are not there any more.
         QueueDamaged: as `present`.
     """
     cycles, ranges = queue.cycles, []
@@ -187,14 +188,14 @@ def present_in(
     *,
     noted: ClosedCycle | None = None,
 ) -> IndexRange | None:
-    """What one cycle holds of the indexes between two, both included.
+    """The range that one cycle holds between two indexes, both included; None where it holds none.
 
     Args:
-        noted: what was noted of it, where it is passed by. Where it holds less, what is noted then
-            decides.
+        noted: the note of the cycle, given where the reader goes on to a later one. If the cycle
+            holds less than that, its note is looked up again and decides.
 
     Raises:
-        QueueDamaged: it cannot be followed, or holds less than it did.
+        QueueDamaged: the cycle cannot be followed, or holds less than it did.
     """
     cycles = queue.cycles
     shift = cycles.shift

@@ -1,9 +1,9 @@
 """Errors that say what is wrong come to the user of Spark without a Python stack.
 
-A worker of Spark sends the whole stack of an error, ten lines and more, before the one that says
-what is wrong. What we raise on purpose says all by itself, so the worker is told to leave the
-stack out; it ends behind an error, so nothing else is told by it. An error that nobody has meant
-keeps its stack.
+A worker of Spark sends the whole stack of an error, ten lines and more, before the line that says
+what is wrong. An error that we raise on purpose says all in its message, so the worker is told to
+leave the stack out. The worker ends after an error, so no later error of it loses its stack. An
+error that is not raised on purpose keeps its stack.
 """
 
 import os
@@ -20,7 +20,7 @@ _OF_A_WORKER: Final = "PYTHON_WORKER_FACTORY_"
 
 @contextmanager
 def reason_only() -> Iterator[None]:
-    """What is raised in a block on purpose leaves a worker of Spark without its stack."""
+    """Has errors that the block raises on purpose leave a worker of Spark without their stack."""
     try:
         yield
     except (QueueError, TableError, OSError):

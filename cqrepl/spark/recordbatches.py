@@ -116,7 +116,7 @@ class _Excerpts:
 
     @property
     def start_ms(self) -> int:
-        """When their cycle begins, in milliseconds since 1970."""
+        """The time when their cycle begins, in milliseconds since 1970."""
         return self._cycles.ends_ms(self.cycle) - self._cycles.roll_cycle.length_ms
 
     @property

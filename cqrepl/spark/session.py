@@ -43,13 +43,13 @@ _QUIET: Final = Path(__file__).with_name("log4j2.properties")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """Where and how a job runs.
+    """The settings of the session that a job runs in.
 
     Args:
         master: `local[*]`, `spark://host:7077`, ...
         conf: settings of Spark, which go before ours.
         ship: send this installation to the executors.
-        verbose: what Spark prints comes on standard error.
+        verbose: pass on Spark's own output to standard error.
     """
 
     master: str = LOCAL

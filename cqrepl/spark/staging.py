@@ -69,7 +69,7 @@ class StagedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedPart:
-    """What one task has staged.
+    """The excerpts that one task has staged.
 
     Args:
         longest: the bytes of its longest excerpt.

@@ -36,7 +36,7 @@ _STATEMENT_WORDS: Final = {"CREATE", "REPLACE", "ALTER", "DROP", "EXECUTE"}
 
 
 class Deed(Enum):
-    """What a statement does with a table."""
+    """The deeds of a statement on a table."""
 
     MAKES = "makes"  # without a place of its own
     MAKES_LIKE = "makes like"  # so, too; `name` is the table that it is like
@@ -162,7 +162,8 @@ class _Words:
         return tuple(parts), ""
 
     def outside(self) -> list[_Token]:
-        """What is left, without what stands in brackets, up to the query whose rows are taken."""
+        """The tokens that are left, without those in brackets, up to the query whose rows are
+        taken."""
         found: list[_Token] = []
         depth = 0
         for token in self._left:
@@ -186,7 +187,7 @@ class _Words:
         return set()
 
     def expression(self, ends: set[str]) -> str:
-        """What is left, up to one of some words, as it was written."""
+        """The text that is left, up to one of some words, as it was written."""
         depth = 0
         for at, token in enumerate(self._left):
             depth += {"(": 1, ")": -1}.get(token.text, 0)

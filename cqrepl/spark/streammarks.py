@@ -1,11 +1,11 @@
-"""Which queue an offset of a stream is of: what it carries beside the index. Knows no Spark.
+"""Marks in an offset of a stream, by which its queue is known again. Knows nothing of Spark.
 
     {"next": "0x451600000010", "identity": "5d...", "last": "9f..."}
 
-A checkpoint outlives the directory that it is about. Another queue may lie at its path by then, and
-the stream would go on in the midst of that. So an offset carries the identity that replication has
-given the queue, where it has one, and a digest of the excerpt before `next`. A checkpoint of an
-earlier version has neither, and gets both with its next batch.
+A checkpoint may outlive its queue. Another queue may then lie at the same path, and the stream
+would go on in the midst of that one. So an offset carries the identity that replication has given
+the queue, if any, and a digest of the excerpt before `next`. A checkpoint of an earlier version has
+neither, and gets both with its next batch.
 """
 
 from collections.abc import Mapping

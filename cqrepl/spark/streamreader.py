@@ -112,7 +112,8 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @reason_only()
     def initialOffset(self) -> dict[str, object]:
-        """Where a query without a checkpoint begins; the same each time, as Spark asks twice."""
+        """The offset where a query without a checkpoint begins. It is the same at each call, as
+        Spark asks twice."""
         if self._initial is None:
             starts = {name: self._start_of(path) for name, path in self._finder.find().items()}
             self._initial = as_offset(starts, self._marks(starts, starts))
@@ -130,10 +131,11 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @reason_only()
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, object]:
-        """Where the batch from `start` on ends; `start` itself while there is nothing.
+        """The offset where the batch that begins at `start` ends; `start` itself while there is
+        nothing to read.
 
         Raises:
-            IndexGap: what follows `start` is not there any more.
+            IndexGap: the excerpts that follow `start` are not there any more.
             OptionError: the checkpoint is about a queue that no path stands for.
             QueueError: a queue is another one than that of the checkpoint; or no writer has closed
                 a cycle, and later ones hold excerpts.
@@ -158,14 +160,14 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @reason_only()
     def reportLatestOffset(self) -> dict[str, object]:
-        """Where the queues end now, for the progress that Spark shows."""
+        """The offset where the queues end now, for the progress that Spark shows."""
         return as_offset(self._ends())
 
     @reason_only()
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> Sequence[InputPartition]:
-        """What the tasks of one batch read.
+        """The splits that the tasks of one batch read.
 
         Raises:
             IndexGap, OptionError: as `latestOffset`.
@@ -221,7 +223,8 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _pending(
         self, positions: Mapping[str, int], marks: Mapping[str, Mark], limits: Limits
     ) -> dict[str, list[IndexRange]]:
-        """What of each queue a batch could hold, of those too that have come meanwhile."""
+        """The ranges that a batch could hold of each queue, by name. New queues that have come
+        since the last batch are among them."""
 
         def wanted(name: str) -> Callable[[IndexRange], bool]:
             return filled_by(limits, None if self._targets is None else self._targets.get(name, 0))

@@ -1,4 +1,4 @@
-"""How far a stream has come in each of its queues, from the progress that Spark tells of it.
+"""The state of a stream in each of its queues, made from the progress that Spark reports.
 
     for each in stream_state(query.lastProgress, "queues/*"):
         print(each.queue, each.rows, hex(each.next_index), each.behind)

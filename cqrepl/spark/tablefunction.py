@@ -37,13 +37,13 @@ NAME: Final = "chronicle_range"
 
 @dataclass
 class AnalyzedRange(AnalyzeResult):
-    """What a call is planned with: the columns, and what tells the queue."""
+    """The plan of a call: its columns, and the witness of its queue."""
 
     witness: Witness | None = None  # always given; what it inherits has defaults
 
 
 class ChronicleRange:
-    """What Spark calls for `chronicle_range(path, from, to, columns)`."""
+    """The handler that Spark calls for `chronicle_range(path, from, to, columns)`."""
 
     def __init__(self, analyzed: AnalyzedRange) -> None:
         self._witness = analyzed.witness

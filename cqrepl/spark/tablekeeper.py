@@ -3,11 +3,11 @@
     CREATE TABLE trades (index bigint, payload binary) USING chronicle OPTIONS (path '/data/trades')
 
 Theory of operation. The options of a table travel in the metadata of its columns (`catalogtable`).
-Spark asks a data source in Python for columns only where a table is made without any; where they
+Spark asks a data source in Python for columns only where a table is made without any. Where columns
 are listed, or where a table gets another place (`ALTER TABLE ... SET LOCATION`), Spark changes its
-catalog and asks nobody. But it tells each change to whoever listens at the catalog, in the thread
-that makes it and before the statement returns. So the columns have what they need, or have it anew,
-before anyone can read the table.
+catalog and does not ask the data source. But it tells each change to the listeners of the catalog,
+in the thread that makes the change and before the statement returns. So the listener here gives the
+columns what they need, or renews it, before any query can read the table.
 
 A table that is made without a path is Spark's own, with its directory, which goes with it when it
 is dropped: also one that was set later, and that is a queue. So no such table stays Spark's own.
@@ -99,13 +99,13 @@ def renewed(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 class _ForJava:
-    """What py4j asks for: as which Java takes a listener."""
+    """The names of the Java interfaces that the listener implements, as py4j asks for them."""
 
     implements = ("org.apache.spark.sql.catalyst.catalog.ExternalCatalogEventListener",)
 
 
 class _Listener:
-    """What Java calls for each change of its catalog."""
+    """The listener that Java calls for each change of its catalog."""
 
     Java = _ForJava
 

@@ -45,7 +45,7 @@ Value = TypeVar("Value")
 
 
 class TableError(ValueError):
-    """What Spark was asked to do with queues cannot be done; the message is one line for people."""
+    """Spark was asked for something that queues cannot do; the message is one line for people."""
 
 
 class OptionError(TableError):
@@ -91,7 +91,8 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueChoice:
-    """Which queues: directories, or patterns of them; `name` is what the only one is called."""
+    """The choice of queues: directories, or patterns of them. `name` is given to a queue that is
+    the only one."""
 
     paths: tuple[str, ...]
     name: str | None
@@ -99,7 +100,7 @@ class QueueChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What reading in batch and in streams have in common."""
+    """The options that a batch and a stream have in common for reading."""
 
     finding: QueueChoice
     columns: tuple[str, ...]
@@ -113,7 +114,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What only a stream has. `starting` is `earliest`, `latest`, or an index.
+    """The options that only a stream has. `starting` is `earliest`, `latest`, or an index.
 
     `reader` is the name under which retention waits for the query.
     """
@@ -128,10 +129,11 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Where to write. `roll_cycle`, or `like`, a queue's path, say how a new queue is laid out.
+    """The options of writing. The layout of a new queue comes from `roll_cycle`, or is that of
+    another queue, whose path is `like`.
 
-    `queue_column` names for each row the queue below `path` that it is written to; None: `path` is
-    the queue.
+    The column `queue_column` names for each row the queue below `path` that the row is written to.
+    None: `path` is the queue.
     """
 
     path: str
@@ -195,7 +197,7 @@ class _Given:
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """What is known before it is known whether it is a batch or a stream.
+    """The options that are read before Spark says whether it wants a batch or a stream.
 
     Raises:
         OptionError: one of all options cannot be used.
@@ -218,10 +220,10 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def bounds(options: Mapping[str, str]) -> Bounds:
-    """What a batch is limited to.
+    """The bounds that a batch is limited to.
 
     Raises:
-        OptionError: one cannot be used, is not one of a batch, or they are of different kinds.
+        OptionError: an option cannot be used, is not one of a batch, or two are of different kinds.
     """
     given = _Given(options, (*_READING, *_BATCH), "a batch")
     kinds = [pair for pair in zip(_BOUNDS[::2], _BOUNDS[1::2], strict=True) if given.has(*pair)]
@@ -240,10 +242,10 @@ def bounds(options: Mapping[str, str]) -> Bounds:
 
 
 def stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """What only a stream has.
+    """The options that only a stream has.
 
     Raises:
-        OptionError: one cannot be used, or is not one of a stream.
+        OptionError: an option cannot be used, or is not one of a stream.
     """
     given = _Given(options, (*_READING, *_STREAMING), "a stream")
     starting = given.take("startingIndex", "earliest, latest or an index", _starting)
@@ -258,10 +260,10 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Where a batch or a stream is written to.
+    """The options by which a batch or a stream is written.
 
     Raises:
-        OptionError: one cannot be used.
+        OptionError: an option cannot be used.
     """
     given = _Given(options, _WRITING, "writing")
     path = given.text("path")

@@ -49,7 +49,7 @@ _NEEDED: Final = ("index", "payload")
 
 @dataclass
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the commit."""
+    """The message of a task to the commit."""
 
     part: StagedPart
 
@@ -81,7 +81,7 @@ def in_index_order(frame: DataFrame, tasks: int, queue_column: str | None = None
 
 
 class _Writing:
-    """What a batch and a stream have in common."""
+    """The steps of writing that a batch and a stream have in common."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         """Looks at the target; nothing there is changed before a commit.
@@ -132,7 +132,7 @@ class ChronicleWriter(DataSourceArrowWriter, _Writing):
         self._begin(uuid.uuid4().hex)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
-        """What one attempt of a task does."""
+        """Stage the rows of one attempt of a task."""
         return self._stage(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -154,7 +154,7 @@ class ChronicleStreamWriter(DataSourceStreamArrowWriter, _Writing):
         self._begin(hashlib.blake2b(told.encode(), digest_size=16).hexdigest())
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
-        """What one attempt of a task does."""
+        """Stage the rows of one attempt of a task."""
         return self._stage(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

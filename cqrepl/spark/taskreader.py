@@ -1,8 +1,8 @@
-"""What a task of a batch or a stream does: reads its split, all of it or nothing.
+"""Reads a split in a task of a batch or a stream, all of it or nothing.
 
-A split names excerpts that were there when it was planned. If one is not there any more when the
-task runs, its store file was removed meanwhile; that is an error, as the rows would silently be
-fewer, unless the reader was told that lost excerpts may be left out.
+A split names excerpts that were there when it was planned. If one of them is gone when the task
+runs, its store file was removed meanwhile. That is an error, as the rows would silently be fewer,
+unless the reader was told that lost excerpts may be left out.
 """
 
 import gc

@@ -1,12 +1,16 @@
-"""Which queue a task has to read: what the driver saw of it, checked where the task runs.
+"""Witnesses: the facts the driver saw of a queue, checked where a task runs.
 
 Theory of operation. A task opens the path that the driver has planned with. On a cluster that may
 be another directory: a local disk where a shared one was meant, or another copy. Its answer would
-be right of the wrong queue. So a task carries what tells the queue, and looks at that first: the
-identity that replication has given it, what is noted of the closed cycles that are read, and the
-first and the last excerpt of them, which also a queue of Java's has; and of store files that nobody
-writes to any more their length and last change, as two copies may have the same ends. Nothing of it
-changes while a queue grows. What the driver does not know is not asked for.
+be right of the wrong queue. So a task carries facts that tell the queue, and checks them first:
+
+- the identity that replication has given the queue;
+- the notes of the closed cycles that are read;
+- the first and the last excerpt that are read, which also a queue of Java's has;
+- length and last change of store files that no writer writes to any more, as two copies may have
+  the same ends.
+
+None of these changes while a queue grows. A fact that the driver does not know is not checked.
 """
 
 import hashlib
@@ -30,13 +34,14 @@ _DIGEST_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """What tells one queue from another.
+    """The facts that tell one queue from another.
 
     Args:
         closed: chains over closed cycles, by cycle.
         excerpts: digests of excerpts, by index.
-        files: store files below the last one, which nobody writes to: path, length in bytes, and
-            last change in nanoseconds, which the file system keeps, so all who see it see the same.
+        files: store files below the last one, which no writer writes to: path, length in bytes,
+            and last change in nanoseconds. The file system keeps that time, so every process that
+            sees the file sees the same.
     """
 
     queue: Path
@@ -47,7 +52,11 @@ class Witness:
 
 
 def witness_of(queue: Queue, spans: Sequence[tuple[int, int]]) -> Witness:
-    """What tells a queue of which these spans are read, first and last index of each, in order."""
+    """The witness of a queue.
+
+    Args:
+        spans: the first and last index of each span that is read, in order.
+    """
     ends = {spans[0][0], spans[-1][1]} if spans else set()
     digests = ((index, excerpt_digest(queue, index)) for index in sorted(ends))
     return Witness(
