@@ -1,5 +1,5 @@
-"""What `cqrepl bench` measures, with real parts: queues on disk, and processes on loopback.
+"""The measurements of `cqrepl bench`, with real parts: queues on disk, and processes on loopback.
 
-One module for each thing that is measured; each has functions that do one round and give `Sample`s.
-How rounds follow each other, and what is printed, is in `report`.
+There is one module for each thing that is measured. Its functions do one round and give `Sample`s.
+The module `report` runs the rounds and prints the results.
 """

@@ -29,7 +29,7 @@ _RUNS: Final = {None: (), True: ("--runs",), False: ("--frames",)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is to be replicated: a queue, and what is in it."""
+    """A queue to be replicated, with the size in bytes and the count of its excerpts."""
 
     queue: Path
     size: int
@@ -117,7 +117,7 @@ def touch_ahead(queue: Path, copy: Path) -> None:
 
 
 def log_entries(log: Path) -> Iterator[BenchLogEntry]:
-    """What a source or a sink has noted, in order."""
+    """The entries that a source or a sink has noted in its log, in order."""
     with Queue.open(log) as noted:
         tailer = noted.tailer()
         while (batch := tailer.next_batch()) is not None:

@@ -145,7 +145,7 @@ def _wait_until(is_so: Callable[[], bool], needed: list[Running], what: str) -> 
 
 
 def _dialled(port: int) -> int:
-    """How many connections there are to a port of this machine, taken by its process or not yet."""
+    """The number of connections to a port of this machine, accepted by its process or not yet."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     found = (line.split() for line in lines)
     ours = f":{port:04X}"

@@ -1,8 +1,10 @@
-"""How long an excerpt takes from its append at the source to where readers of the sink find it.
+"""Measures the time from the append of an excerpt at the source until readers of the sink can see
+it.
 
-Three processes: a writer at a fixed pace (`pacing`), source, and sink. The sink itself takes the
-time of each batch, just after it has published it (`cqrepl sink --append-log`); all is on one
-machine, whose monotonic clock they share. What it takes a reader to notice is not in it.
+There are three processes: a writer at a fixed pace (`pacer`), source, and sink. The sink itself
+takes the time of each batch, just after it has published it (`cqrepl sink --append-log`). All run
+on one machine and share its monotonic clock. The time that a reader takes to notice an excerpt is
+not in it.
 """
 
 import time

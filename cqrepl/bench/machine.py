@@ -1,4 +1,4 @@
-"""What has to be known of a machine to judge a number that was measured on it."""
+"""Describes a machine as far as a reader needs it to judge numbers that were measured there."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ def machine_facts() -> dict[str, str | int]:
 
 
 def load() -> float:
-    """How many processes wanted to run, on average over the last minute."""
+    """The number of processes that wanted to run, on average over the last minute."""
     return round(os.getloadavg()[0], 2)
 
 

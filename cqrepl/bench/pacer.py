@@ -30,7 +30,8 @@ _LEAD_NS: Final = 100_000_000  # before the first batch: this process is warm by
 
 
 class Pace(NamedTuple):
-    """What is appended, how often; `now_ms` keeps all of it in one cycle.
+    """The size of excerpts, and the size, count and interval of batches to append; `now_ms` keeps
+    all of them in one cycle.
 
     The clock is polled the last `polled_ns` before a batch is due.
     """

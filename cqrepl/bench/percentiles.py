@@ -21,5 +21,5 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def percentile_name(percent: float) -> str:
-    """How a percentile is called in output: p50, p99.9, max."""
+    """The name of a percentile in output: p50, p99.9, max."""
     return "max" if percent == 100 else f"p{percent:g}"

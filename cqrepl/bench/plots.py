@@ -60,7 +60,7 @@ def plot_rates(run: BenchRun, folder: Path) -> None:
 
 
 def plot_catch_up(run: BenchRun, folder: Path) -> None:
-    """What is still missing at the sink over time, in the last round."""
+    """Plot the excerpts that are still missing at the sink over time, in the last round."""
     last = _last_round(run)
     rows = [[each.case, each.size, *point] for each in last for point in each.points]
     _write_csv(folder / "catch-up.csv", ["case", "size", "seconds", "missing"], rows)

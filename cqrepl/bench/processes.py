@@ -118,7 +118,7 @@ class Running:
         return True
 
     def _text(self) -> str:
-        """What it has said so far; the file is there once it runs."""
+        """The text that the process has written so far. Its file is there once the process runs."""
         return self._said.read_text(errors="replace") if self._said.exists() else ""
 
     def _failed(self) -> QueueError:

@@ -26,7 +26,7 @@ _LONG: Final = 999.5  # from here on three digits are not enough
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one round found, and the load before it."""
+    """The sample that one round gave, and the load before it."""
 
     number: int
     load: float
@@ -43,7 +43,7 @@ class BenchRun:
 
     @property
     def samples(self) -> list[Sample]:
-        """What was found, in its order."""
+        """The samples of all rounds, in order."""
         return [each.sample for each in self.rounds]
 
 

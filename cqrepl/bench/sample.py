@@ -1,4 +1,4 @@
-"""What one round found, and what is made of several."""
+"""The numbers that one round found, and the medians of several rounds."""
 
 import statistics
 from collections.abc import Sequence

@@ -64,7 +64,8 @@ class OneOfEach(click.Command):
 
 
 def size_to(most: int) -> Callable[[str], int]:
-    """What turns a text into a size of so many bytes at most; all else is a ValueError."""
+    """A function that turns a text into a size of at most so many bytes. It raises ValueError for
+    any other text."""
 
     def convert(text: str) -> int:
         size = parse_size(text)

@@ -24,7 +24,7 @@ Payloads = Iterator[list[bytes]]
 
 
 class AppendOptions(TypedDict):
-    """What the user chose."""
+    """The options that the user chose."""
 
     form: str
     count_max: int | None
@@ -72,7 +72,7 @@ def _opened(path: Path, options: AppendOptions) -> Queue:
 
 
 class _Appended:
-    """What has been appended so far."""
+    """The excerpts that have been appended so far."""
 
     def __init__(self, queue: Queue, meter: Meter, *, to_copy: bool) -> None:
         self._queue = queue
@@ -105,7 +105,7 @@ class _Appended:
         return json.dumps(fields | {"index_last": last}) + "\n"
 
     def _due(self, rate: float) -> int:
-        """How many may be appended now, at least one: waits for it."""
+        """The number of excerpts that may be appended now, at least one: waits for that one."""
         next_at = self._began + (self._meter.excerpts + 1) / rate
         time.sleep(max(0.0, next_at - time.monotonic()))
         return max(1, int((time.monotonic() - self._began) * rate) - self._meter.excerpts)
@@ -121,7 +121,7 @@ def _limited(pieces: Payloads, count_max: int | None) -> Payloads:
 
 
 def _read() -> bytes:
-    """What can be read without waiting, or after waiting for something; empty at the end."""
+    """The bytes that standard input has now; waits while it has none. Empty at the end."""
     if sys.stdin is None:  # the shell's `<&-`
         raise exitcodes.BadArguments("expected excerpts on standard input, it is closed")
     return os.read(sys.stdin.fileno(), _READ_BYTES)

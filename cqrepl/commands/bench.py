@@ -22,7 +22,7 @@ Plot = Callable[[BenchRun, Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be measured.
+    """The plan of a measurement.
 
     Args:
         options: what the user chose, for the output.
@@ -88,7 +88,7 @@ def replicate_plan(
 
 
 def count_within(seconds: float, interval_ns: int, batch: int) -> int:
-    """How many excerpts a batch at each interval makes within a time; at least one batch."""
+    """The number of excerpts within a time, with a batch at each interval; at least one batch."""
     return max(1, int(seconds * 1e9 / interval_ns)) * batch
 
 

@@ -34,10 +34,10 @@ def process_settings(config: ClusterConfig, options: Options) -> dict[str, Setti
 
 
 def plan(path: Path, options: Options) -> HostPlan:
-    """What the host that the options name does by this file.
+    """The plan, made from this file, of the host that the options name.
 
     Raises:
-        ConfigError: nothing, as something is wrong.
+        ConfigError: something in the file or the options is wrong.
     """
     config = load_cluster(path)
     host_id = options["host_id"]

@@ -1,4 +1,4 @@
-"""What an inspection has found, as text for people and as JSON."""
+"""Prints the findings of an inspection, as text for people and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

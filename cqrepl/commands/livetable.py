@@ -70,14 +70,18 @@ class _Ends:
         self._seen: list[tuple[float, int]] = []  # when each was seen first, the oldest one first
 
     def see(self, end: int, now: float) -> None:
-        """What it has at this look."""
+        """Notes the end that the queue has at this look.
+
+        Args:
+            now: in seconds, of a clock that only goes forward.
+        """
         if end > (self._seen[-1][1] if self._seen else 0):
             self._seen.append((now, end))
         if len(self._seen) > _SEEN_MAX:
             del self._seen[1:-1:2]
 
     def seconds_behind(self, held: int, now: float) -> float:
-        """How long a copy lacks the first that it does not have; 0 where it has all."""
+        """The seconds for which a copy has lacked its first missing excerpt; 0 where it has all."""
         missing = (at for at, end in self._seen if end > held)
         return now - next(missing, now)
 

@@ -1,7 +1,7 @@
-"""How a command ends: its exit code, and errors as one line.
+"""Ends a command: with its exit code, and errors as one line.
 
-What the user or the world did wrong becomes a line on standard error; only a fault of our own shows
-a traceback.
+An error that the user or the surroundings caused becomes a line on standard error. Only a fault of
+our own shows a traceback.
 """
 
 import signal

@@ -62,7 +62,8 @@ async def _show_line(replicator: Source | Sink, screen: Screen) -> None:
 
 
 def lag_text(source: Source) -> str:
-    """How far the acknowledgements are behind the ends of the queues."""
+    """The number of excerpts by which acknowledgements are behind the ends of the queues, as text;
+    in words where it is not known or more than a cycle."""
     try:
         behind = [_lag(each) for each in source.queues.values()]
     except (QueueError, OSError):

@@ -1,8 +1,8 @@
-"""How far the copies of a running host's queues are, for lines where there is no terminal.
+"""Logs the reach of each copy of a running host's queues, where there is no terminal.
 
-Said are `caught up at INDEX` and `behind by N excerpts`, of each queue and peer when it becomes
-so, each at most once a minute. Behind is a copy that lacks what was there at the look before: an
-excerpt that is on its way is no news.
+A line says `caught up at INDEX` or `behind by N excerpts`, of a queue and a peer when it becomes
+so, each at most once a minute. A copy is behind when it lacks an excerpt that was there at the look
+before: an excerpt that is on its way is no news.
 """
 
 import logging
@@ -29,7 +29,7 @@ _logger: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Said:
-    """What was said of one copy."""
+    """The lines that were said of one copy."""
 
     end: int  # of the queue, at the look before
     is_behind: bool | None = None

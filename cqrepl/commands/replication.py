@@ -46,7 +46,7 @@ Replicator = TypeVar("Replicator", Source, Sink, Host)
 
 
 class ReplicationOptions(TypedDict):
-    """What the user chose, of the options that a source and a sink have in common."""
+    """The options that the user chose, of those that a source and a sink have in common."""
 
     listen: tuple[str, ...]
     connect: tuple[str, ...]
@@ -70,7 +70,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How a run ended: its exit code, once nothing failed."""
+    """The end of a run in which nothing failed: its exit code."""
 
     code: int
 
@@ -78,11 +78,11 @@ class _Ended:
 def host_options(
     options: ReplicationOptions, *, gives_up: bool, pauser: str = "balanced"
 ) -> HostOptions:
-    """What both `serve_` functions take, from the options that both commands have.
+    """The arguments that both `serve_` functions take, from the options that both commands have.
 
     Raises:
-        BadArguments: several hosts to dial, and no id for each; or for a command that ends with one
-            of them.
+        BadArguments: there are several hosts to dial, and no id for each of them; or the command
+            ends once it is done, and so dials one host only.
     """
     connect, ids = options["connect"], options["remote_ids"]
     several = _dialled(connect, ids, gives_up=gives_up) if len(connect) > 1 else None

@@ -45,7 +45,7 @@ class _Served:
         self._has_terminal = _has_terminal()  # before it takes time to start
 
     def is_asked(self) -> bool:
-        """Whether anybody can tell it to go on."""
+        """True while there is a socket where an operator can tell the host to go on."""
         return self._host is not None and self._host.control.is_asked
 
     @asynccontextmanager

@@ -1,7 +1,8 @@
-"""What is redrawn below the lines that a command says, where that is a terminal.
+"""Redraws a block below the lines that a command says, where the output is a terminal.
 
-A line that is said while something is drawn takes its place, and what is drawn comes below again:
-so both can be read. Where it is no terminal nothing is drawn, and lines go through as they are.
+A line that is said while a block is drawn takes the block's place, and the block is drawn again
+below it: so both can be read. Where the output is no terminal no block is drawn, and lines go
+through as they are.
 """
 
 import os
@@ -68,7 +69,7 @@ class Screen:
         self.draw(())
 
     def _cleared(self) -> str:
-        """What brings the cursor to where the block begins, and takes the block away."""
+        """The codes that bring the cursor to where the block begins, and take the block away."""
         if len(self._block) < 2:
             return _CLEAR_LINE
         return f"\x1b[{len(self._block) - 1}A\r\x1b[J"

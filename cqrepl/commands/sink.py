@@ -15,7 +15,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class SinkOptions(replication.ReplicationOptions):
-    """What the user chose."""
+    """The options that the user chose."""
 
     roll_cycle: str
     once: bool

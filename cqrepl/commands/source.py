@@ -9,7 +9,7 @@ from cqrepl.replicator.source import Source, serve_source
 
 
 class SourceOptions(replication.ReplicationOptions):
-    """What the user chose."""
+    """The options that the user chose."""
 
     no_ack: bool
     until_caught_up: bool

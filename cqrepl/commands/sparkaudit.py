@@ -85,7 +85,7 @@ def _cycle_row(cycle: "CycleAudit") -> dict[str, Any]:
 
 
 def difference_row(each: "Difference") -> dict[str, Any]:
-    """What is printed of a difference, as JSON has it."""
+    """The fields that are printed of a difference, as JSON has them."""
     row: dict[str, Any] = {
         "kind": each.verdict.value,
         "index_first": f"{each.index_first:#x}",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SessionOptions(TypedDict):
-    """What the user chose: where a job runs."""
+    """The options that the user chose for the session in which a job runs."""
 
     master: str
     conf: tuple[str, ...]
@@ -100,7 +100,7 @@ def _take_interrupts() -> None:
 
 
 def missing(error: ImportError) -> BadArguments:
-    """What is to be said where a package of the extra is not installed."""
+    """The error that tells the user which package of the extra is not installed."""
     return BadArguments(f"{error.name} is not installed: pip install 'cqrepl[spark]'")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestOptions:
-    """What the user chose; see `make_manifest`."""
+    """The options that the user chose; see `make_manifest`."""
 
     queue: Path | None
     roll_cycle: str | None

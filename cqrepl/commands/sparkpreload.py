@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PreloadOptions(SessionOptions):
-    """What the user chose."""
+    """The options that the user chose."""
 
     form: str
     reading: tuple[str, ...]

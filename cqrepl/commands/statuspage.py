@@ -1,4 +1,4 @@
-"""What a host does, as a page for people: its peers, its queues, and how far each sink is."""
+"""The status of a host as a page for people: its peers, its queues, and the reach of each sink."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def _kept_back(queue: Values) -> Iterator[str]:
 
 
 def _epoch(queue: Values) -> str:
-    """Who leads a queue that has had a promotion."""
+    """The line that names the leader of a queue which has had a promotion."""
     epoch = queue["epoch"]
     leads = "this host leads it" if epoch["leads"] else f"host {epoch['leader']} leads it"
     since = (

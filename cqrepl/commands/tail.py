@@ -19,7 +19,7 @@ _STALL_PATIENCE_S: Final = 0.6  # to see whether the writer of an open cycle is 
 
 
 class TailOptions(TypedDict):
-    """What the user chose."""
+    """The options that the user chose."""
 
     follow: bool
     count: int | None

@@ -167,7 +167,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def likeness(name: str, other: str) -> float:
-    """How much two names are alike: from 0 to 1, for the same letters."""
+    """The likeness of two names, from 0 to 1. It is 1 for the same letters."""
     return difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and where."""
+"""The error of a configuration that cannot be used, with its place in the file."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What one host of a cluster does: whom it reaches and how, and what becomes of each queue."""
+"""The plan of one host of a cluster: the hosts it reaches and how, and its role for each queue."""
 
 import os
 from collections.abc import Mapping
@@ -95,8 +95,12 @@ def in_effect(
 
 
 def _check_variables(environ: Mapping[str, str]) -> None:
-    """Variables that are like one of ours, and are none, are misspelled; all others belong to
-    whoever may have them."""
+    """Does nothing unless a variable is named almost like one of ours: it is misspelled then. All
+    others belong to other programs.
+
+    Raises:
+        ConfigError: a variable is misspelled.
+    """
     known = sorted(OTHER_VARIABLES | {key.variable for key in process_keys().values()})
     names = [each.removeprefix(VARIABLE_PREFIX) for each in known]
     for variable, text in environ.items():
@@ -112,10 +116,11 @@ def _check_variables(environ: Mapping[str, str]) -> None:
 
 
 class AddressBook:
-    """Where the hosts of a cluster are reached.
+    """The addresses of the hosts of a cluster.
 
     Raises:
-        ConfigError: that of one is not known, two have the same, or two cannot reach each other.
+        ConfigError: the address of a host is not known, two hosts have the same, or two cannot
+            reach each other.
     """
 
     def __init__(self, config: ClusterConfig, process: Settings) -> None:
@@ -172,13 +177,13 @@ class AddressBook:
 
 
 def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPlan:
-    """What this host of the cluster does.
+    """The plan of this host of the cluster.
 
     Args:
-        process: as `in_effect` gives them.
+        process: the settings, as `in_effect` gives them.
 
     Raises:
-        ConfigError: there is no such host, or what is said of it does not fit together.
+        ConfigError: there is no such host, or its settings do not fit together.
     """
     book = AddressBook(config, process)
     if host_id not in config.hosts:
@@ -209,10 +214,12 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
 
 
 def check_places(plan: HostPlan) -> None:
-    """Does nothing unless a queue is not where this host has it by its file, but where it would
-    have it in the other role: it was not moved when another host became its master. An empty one,
-    made in its place, would lead, or be a copy of what is to come; and nobody would look at what
-    the old one holds, or keep programs from appending to it.
+    """Does nothing unless a queue lies in the directory of the host's other role, and not in that
+    of the role it has by the file.
+
+    Such a queue was not moved when another host became its master. The host would make an empty
+    queue in the right directory, which would lead, or be a copy of excerpts to come. No host would
+    look at what the old queue holds, or keep programs from appending to it.
 
     Raises:
         ConfigError: a queue has to be moved first.
@@ -233,8 +240,9 @@ def check_places(plan: HostPlan) -> None:
 
 
 def _was_streamed(path: Path, host_id: int) -> bool:
-    """Whether a host of this id has streamed the queue in a directory: others have it from there,
-    and it has not. Hosts of one machine may have the same directories in different roles."""
+    """True when a host of this id has streamed the queue in a directory: the queue keeps marks of
+    other hosts, and none of this one. Hosts of one machine may have the same directories in
+    different roles."""
     try:
         with Queue.open(path) as queue:
             hosts = queue.host_marks.load().keys()
@@ -253,13 +261,14 @@ def _holds_queue(path: Path) -> bool:
 def read_settings(
     path: Path | str, host_id: int, *, environ: Mapping[str, str] | None = None
 ) -> HostSettings:
-    """What `cqrepl run -c PATH --host-id HOST_ID` runs a host with, for a program that does so.
+    """The settings that `cqrepl run -c PATH --host-id HOST_ID` runs a host with, for a program that
+    runs one itself.
 
     Args:
         environ: variables that go before the file; None for those of the process.
 
     Raises:
-        ConfigError: what is wrong, with file, line and column.
+        ConfigError: the file or a variable is wrong; the error names file, line and column.
     """
     config = load_cluster(Path(path))
     process = in_effect(config, os.environ if environ is None else environ, {})
@@ -414,7 +423,11 @@ def _integer(value: object) -> int:
 
 
 def _check_limits(config: ClusterConfig, setting: Setting) -> None:
-    """What is limited is sent to another host."""
+    """Does nothing where each limit is for a host of the cluster.
+
+    Raises:
+        ConfigError: there is no such host.
+    """
     for host_id in _limits(setting.value):
         if host_id not in config.hosts:
             ids = ", ".join(str(each) for each in sorted(config.hosts))

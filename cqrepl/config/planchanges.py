@@ -1,7 +1,7 @@
-"""What another version of a cluster's file changes for a host that runs by an older one.
+"""Finds what a new version of a cluster's file changes for a host that runs by an older one.
 
-Queues come and go, and masters and limits change, while it runs. All else is told as what needs a
-restart, and is as before until then.
+Queues come and go, and masters and limits change, while the host runs. Any other change is reported
+as one that needs a restart; until then the old value stays in effect.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -59,7 +59,7 @@ class PlanChanges:
 
 
 def changes_between(old: HostPlan, new: HostPlan) -> PlanChanges:
-    """What is different between two plans of one host."""
+    """The differences between two plans of one host."""
     before, after = _paths(old), _paths(new)
     both = sorted(before.keys() & after.keys())
     other = {
@@ -166,7 +166,7 @@ def _may_change_master(old: HostPlan, new: HostPlan, name: str) -> bool:
 
 
 def _of_host(old: HostSettings, new: HostSettings) -> Iterator[tuple[str, NewValue]]:
-    """What all connections are made with."""
+    """The changes of the settings that all connections are made with."""
     beats = (old.protocol.heartbeat, new.protocol.heartbeat)
     for name, values in (
         ("heartbeatIntervalMs", [each.interval_ms for each in beats]),
@@ -186,7 +186,7 @@ def _of_host(old: HostSettings, new: HostSettings) -> Iterator[tuple[str, NewVal
 
 
 def _of_queue(old: HostPlan, new: HostPlan, name: str) -> Iterator[tuple[str, NewValue]]:
-    """What a queue is opened with."""
+    """The changes of the settings that a queue is opened with."""
     was, now = _paths(old)[name], _paths(new)[name]
     masters = [each.masters[name] for each in (old, new)]
     if was != now:  # also where its role changes, and the base paths are two

@@ -117,7 +117,7 @@ def _added(host: Host, found: PlanChanges) -> Iterator[_Added]:
 
 
 class _Role(NamedTuple):
-    """What a host is of its queues."""
+    """A role of a host, and the queues it has that role for."""
 
     name: str
     queues: Mapping[str, SourceQueue] | Mapping[str, SinkQueue]

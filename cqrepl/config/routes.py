@@ -1,4 +1,4 @@
-"""Which host each host takes a queue from: its master, or one that takes it in and passes it on."""
+"""The routes of queues: a host takes a queue from its master, or from one that passes it on."""
 
 from collections.abc import Mapping
 

@@ -161,7 +161,7 @@ def _addresses(text: str) -> dict[str, Address]:
         if not equals or not name or name in found:
             raise ValueError
         found[name] = Address.parse(address)
-        if not found[name].port:  # nobody can be dialled there
+        if not found[name].port:  # no host can be dialled there
             raise ValueError
     return found
 

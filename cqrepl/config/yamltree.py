@@ -219,7 +219,7 @@ class _Builder:
         return self._put == self._mappings.keys()
 
     def _short(self, event: ScalarEvent) -> MappingNode:
-        """What a word stands for, which has to stand where that was."""
+        """The short mapping that a word was put in place of. The word must stand where that was."""
         short, spot = self._mappings[event.value], _spot(event)
         if spot != TextSpot(short.line + 1, short.column + 1) or self._depth >= DEPTH_MAX:
             raise self._error(event, "a short mapping expected elsewhere")

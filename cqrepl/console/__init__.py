@@ -1,1 +1,1 @@
-"""What commands share: exit codes, output, progress, units, payloads as text."""
+"""Helpers that commands share: exit codes, output, progress, units, payloads as text."""

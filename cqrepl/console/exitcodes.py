@@ -13,4 +13,4 @@ INTERRUPTED: Final = 130
 
 
 class BadArguments(Exception):
-    """What the user asked for does not fit together; the message is one line for people."""
+    """The user's arguments do not fit together; the message is one line for people."""

@@ -26,7 +26,7 @@ _LISTENING_LINE: Final = re.compile(r"listening on .*:([0-9]+)\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChoice:
-    """What of the log is shown, and how.
+    """The choice of log lines to show, and their form.
 
     Args:
         verbosity: above 0: all there is, with time, level and place; below 0: warnings and errors.
@@ -40,7 +40,7 @@ class LogChoice:
 
     @property
     def level(self) -> int:
-        """What is less than this is not shown."""
+        """The lowest level that is shown."""
         if self.verbosity > 0:
             return logging.DEBUG
         return logging.WARNING if self.verbosity < 0 else logging.INFO

@@ -1,6 +1,6 @@
-"""What the bytes of an excerpt mean to people and to other programs.
+"""Turns the bytes of an excerpt into text for people and values for other programs.
 
-A queue says nothing about its payloads. What they look like is told by the bytes, in this order:
+A queue says nothing about its payloads. The bytes tell the kind, which is the first that fits:
 
     text    UTF-8 without control characters but tab and line feed; 8F alone is the empty excerpt
     wire    binary wire that has a text form, which begins with no number below 128; or fields with
@@ -38,7 +38,7 @@ class Content(NamedTuple):
 
 
 def content_of(payload: memoryview) -> Content:
-    """What a payload says, by the first kind that fits."""
+    """The content of a payload, by the first kind that fits."""
     data = bytes(payload)
     if data == EMPTY_STORED:
         return Content("text", "")
@@ -121,7 +121,7 @@ def json_text(value: object, separators: tuple[str, str] | None = None) -> str:
 
 
 def json_value(content: Content) -> object:
-    """What a payload says, made of what JSON has."""
+    """The content of a payload as a value of the types that JSON has."""
     if content.kind != "wire":
         return content.value
     return plain_json(content.value)

@@ -19,8 +19,9 @@ _BYTE_SURROGATES: Final = range(0xDC80, 0xDD00)  # what Python makes of odd byte
 
 
 def fill_closed_streams() -> None:
-    """Has closed ones lead to nothing. What is said to nobody is no error; that a command has no
-    input, or no output for what it was asked for, it finds by `sys.stdin` and `sys.stdout`."""
+    """Has closed standard streams lead to `/dev/null`. A message that no reader gets is no error.
+    A command finds by `sys.stdin` and `sys.stdout` that it has no input, or no output for its
+    results."""
     for descriptor in _DESCRIPTORS:  # upwards: each file that is opened gets the lowest free number
         try:
             os.fstat(descriptor)
