@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    """Which kernel the tests run on that do not say."""
+    """The report's line with the kernel that tests run on unless they choose one."""
     return f"kernel: {choose.NAME}"
 
 
@@ -86,7 +86,7 @@ def slowest_files(reports: Iterable[object]) -> list[tuple[str, float]]:
 
 
 def command_for(failed: Sequence[pytest.TestReport], config: pytest.Config) -> str:
-    """What runs these tests again, with the same settings and examples.
+    """The command line that runs these tests again, with the same settings and examples.
 
     A test that draws a seed of its own prints it as the setting that repeats it.
     """
@@ -113,7 +113,7 @@ def each_kernel(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_process_is_left() -> Iterator[None]:
-    """What the tests of a module start, they also end and wait for."""
+    """Fails unless the tests of a module have ended, and waited for, each process they started."""
     before = child_processes()
     yield
     wait_for_children(before)

@@ -109,7 +109,7 @@ class Phase:
 
     @property
     def again(self) -> str:
-        """What a user types to run it again."""
+        """The command line that a user types to run it again."""
         settings = [f"{name}={value}" for name, value in self.environment.items()]
         program, *rest = self.words
         return " ".join([*settings, os.path.relpath(program) if "/" in program else program, *rest])
@@ -117,7 +117,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a phase; `again` is empty when nothing failed. The files that took longest come
+    """The result of a phase; `again` is empty when nothing failed. The files that took longest come
     with their seconds."""
 
     phase: Phase
@@ -166,7 +166,7 @@ def rest() -> list[str]:
 
 
 def test_phases() -> list[Phase]:
-    """What a change has to pass before anything else: ten minutes."""
+    """The phases that a change has to pass before any other: ten minutes."""
     phases = [
         *(made(target) for target in ("lint", "types", "layers")),
         tests("quick tests", *SHORT, *without(SLOW), *QUICK, *SMOKES),
@@ -215,7 +215,7 @@ def long_phases() -> list[Phase]:
 
 
 def package_phases() -> list[Phase]:
-    """What is built, as a machine of its own tries it."""
+    """The phases that fuzz the crate and try the built packages, as on a machine of their own."""
     return [made("fuzz-native", "SECONDS=24"), made("wheel")]
 
 
@@ -228,7 +228,7 @@ TIERS: Final = {
 
 
 def has_native() -> bool:
-    """Whether the native kernel is built here."""
+    """True when the native kernel is built here."""
     command = [sys.executable, "-c", "import cqrepl._native"]
     return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
 

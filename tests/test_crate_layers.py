@@ -90,7 +90,7 @@ def module_of(file: str) -> str:
 
 
 def used_module(module: str, path: str, modules: set[str]) -> str | None:
-    """Which module of the crate a path leads to, seen from a module; None for none."""
+    """The module of the crate that a path leads to, seen from a module; None for none."""
     first, *rest = path.split("::")
     if first == "crate":
         inner = rest
@@ -192,7 +192,7 @@ def riddles(sources: Sources) -> Iterator[str]:
 
 
 def faults_of(sources: Sources, crates: set[str]) -> list[str]:
-    """What breaks the rules, a line each.
+    """The faults that break the rules, a line each.
 
     Args:
         crates: those that touch sockets, files or clocks.

@@ -57,7 +57,7 @@ def test_each_check_that_is_named_for_a_promise_is_one_of_the_laboratory() -> No
 
 
 def anchors(page: Path) -> set[str]:
-    """What a page's headings are called in links."""
+    """The names of a page's headings in links."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
 

@@ -66,7 +66,7 @@ OUTSIDE: Final = Function("", "outside")  # trio, or what appends the excerpt
 
 
 class Numbers(NamedTuple):
-    """How far a walk goes."""
+    """The length of a walk: its calls, and its changes of file and of package."""
 
     calls: int
     file_changes: int

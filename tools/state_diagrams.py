@@ -71,14 +71,14 @@ def diagram(moves: Moves, first: Enum) -> str:
 
 
 def meanings(members: type[Enum]) -> dict[str, str]:
-    """What the comment behind each member says; empty where there is none."""
+    """The text of the comment behind each member; empty where there is none."""
     found = _MEMBER.findall(inspect.getsource(members))
     assert [name for name, _ in found] == [member.name for member in members]
     return dict(found)
 
 
 def section(table: Table) -> str:
-    """What stands between the markers of one table: diagram, states, moves."""
+    """The text between the markers of one table: diagram, states, moves."""
     first = next(iter(table.states))
     parts = [
         f"```mermaid\n{diagram(table.moves, first)}```",

@@ -124,7 +124,8 @@ class Start(Protocol):
 
 @asynccontextmanager
 async def commands(seconds: float = 300, *, before: str = "pass") -> AsyncIterator[Start]:
-    """What starts commands; they live no longer than the block, and the block not for ever.
+    """A function that starts commands. They end with the block, and the block ends with an error
+    after `seconds`.
 
     Args:
         before: a line of Python that each process runs first, as to set a limit of time that no

@@ -1,4 +1,4 @@
-"""Whether two queues hold the same."""
+"""Checks that two queues hold the same."""
 
 from pathlib import Path
 

@@ -97,7 +97,7 @@ class Sample:
         return [each for each in self.walked[name] if each.is_excerpt]
 
     def data_start(self, name: str) -> int:
-        """Where a file's first index page ends."""
+        """The position where a file's first index page ends."""
         return self.walked[name][2].end
 
     def _place(self, name: str, document: Document) -> None:
@@ -118,7 +118,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Mutation:
-    """What is done to a sample: the area and the kind, and a seed for the place and the rest."""
+    """A damage to a sample: the area and the kind, and a seed for the place and the rest."""
 
     area: str
     kind: str

@@ -1,4 +1,4 @@
-"""What may come of a damaged queue, and what may not.
+"""Checks the answers of a damaged queue: the right excerpts, or an error.
 
 Under any damage, each excerpt that a reader gets stands where that excerpt stood before, under
 its index, and its bytes are those that lie there; or there is an error of ours that says where.
@@ -41,7 +41,7 @@ class Given:
 
 @dataclass
 class Result:
-    """What one question to a queue gave: excerpts or a number, and the error that ended it."""
+    """The result of one question to a queue: excerpts or a number, and the error that ended it."""
 
     given: list[Given]
     number: int | None = None

@@ -4,7 +4,7 @@ import select
 
 
 def is_readable(descriptor: int, seconds: float = 0.0) -> bool:
-    """Whether it can be read, within so long."""
+    """True when the descriptor can be read within so many seconds."""
     waited = select.poll()
     waited.register(descriptor, select.POLLIN)
     return bool(waited.poll(seconds * 1000))

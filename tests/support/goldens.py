@@ -13,7 +13,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a golden queue holds; tests/vectors/queues/README.md names the fields."""
+    """The contents of a golden queue; tests/vectors/queues/README.md names the fields."""
 
     name: str
     roll_cycle_name: str

@@ -72,7 +72,7 @@ class Pair:
         return await trio.to_thread.run_sync(partial(tell, self.run_dir, *words))
 
     async def told(self, *words: object) -> str:
-        """What a command prints, that ends well."""
+        """The output of a command, which must end with exit code 0 and without an error line."""
         done = await self.tell(*words)
         assert (done.returncode, done.stderr) == (0, ""), done
         return done.stdout

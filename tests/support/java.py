@@ -57,7 +57,7 @@ class JavaEndedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one command gave: exit code, lines, and the exception if one ended it."""
+    """The result of one command: exit code, lines, and the exception if one ended it."""
 
     exit: int
     lines: list[Line]

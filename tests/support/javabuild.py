@@ -24,7 +24,7 @@ class JavaUnavailableError(Exception):
 
 
 def java_missing() -> str | None:
-    """Why the Java programs cannot be run or built here; None when they can."""
+    """The reason why the Java programs cannot be run or built here; None when they can."""
     if shutil.which("java") is None:
         return "no java on the path"
     if shutil.which("mvn") is None:

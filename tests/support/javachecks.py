@@ -1,4 +1,4 @@
-"""What Java finds in a queue of ours."""
+"""Checks what Java finds in a queue of ours."""
 
 from collections.abc import Sequence
 from pathlib import Path

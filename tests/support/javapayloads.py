@@ -21,7 +21,7 @@ def payload(seed: int, i: int, size: int) -> bytes:
 
 
 def payloads(seed: int, count: int, size_min: int, size_max: int | None = None) -> Iterator[bytes]:
-    """What `append DIR CYCLE count size_min-size_max seed` writes, in order."""
+    """The payloads that `append DIR CYCLE count size_min-size_max seed` writes, in order."""
     sizes = (size_min if size_max is None else size_max) - size_min + 1
     for i in range(count):
         yield payload(seed, i, size_min + i % sizes)

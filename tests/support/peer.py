@@ -152,12 +152,12 @@ def replication_body(
 
 
 def sink_handler(next_index: int = 0, **more: Any) -> Typed:
-    """What a source registers on the sink."""
+    """The handler that a source registers on the sink."""
     return Typed("SinkReplicationHandler", replication_body(next_index, **more))
 
 
 def source_handler(next_index: int = 0, **more: Any) -> Typed:
-    """What a sink registers on the source."""
+    """The handler that a sink registers on the source."""
     return Typed("SourceReplicationHandler", replication_body(next_index, **more))
 
 
@@ -285,7 +285,7 @@ def unannounced(message: Message) -> Message:
 
 
 class Role(Enum):
-    """What a side of a test does with the queue."""
+    """The role that a side of a test has for the queue."""
 
     SOURCE = "source"
     SINK = "sink"
@@ -298,7 +298,7 @@ def connection_config(
     is_dialler: bool = False,
     **more: Any,
 ) -> ConnectionConfig:
-    """What our side is, from the keys of all nodes of its settings."""
+    """The configuration of our side, from the keys of all nodes of its settings."""
     interval_ms = heartbeat_interval_ms or min(20_000, heartbeat_timeout_ms // 2)
     beat = HeartbeatSettings(timeout_ms=heartbeat_timeout_ms, interval_ms=interval_ms)
     names = {each.name for each in fields(ProtocolSettings)}
@@ -334,7 +334,7 @@ class Ours:
         return list(iter(self.connection.next_event, None))
 
     def said(self) -> list[Message]:
-        """What our side sent since the last call."""
+        """The messages that our side has sent since the last call."""
         return decoded(self.connection.data_to_send())
 
     def tick(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What the system tells about processes, by way of /proc."""
+"""Reads from /proc what the system tells about processes."""
 
 import os
 import signal

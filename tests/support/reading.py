@@ -1,4 +1,4 @@
-"""What tests of reading share: the cycles of a queue, and a clock that stands still."""
+"""Helpers that tests of reading share: the cycles of a queue, and a clock that stands still."""
 
 from collections.abc import Iterable
 from itertools import islice

@@ -53,7 +53,7 @@ Address = tuple[str, int]
 
 
 class Action(Enum):
-    """What happens with a document; see above."""
+    """The actions of the relay on a document; see above."""
 
     FORWARD = auto()
     CUT = auto()
@@ -137,7 +137,7 @@ class Relay:
         self.gate = trio.Event()
 
     def open_gate(self) -> None:
-        """What waits passes, and everything after it."""
+        """Passes on the documents that wait, and all that come after them."""
         self.gate.set()
 
     def cut(self) -> None:
@@ -156,7 +156,7 @@ class Relay:
         return [entry.raw for entry in self.entries if entry.direction == direction]
 
     def count_from(self, sender: str) -> int:
-        """How many documents of one role have come so far."""
+        """The number of documents that have come so far from one role."""
         return self._numbers[sender]
 
     def ask(self, conn: int, sender: str, raw: bytes) -> Action | Awaitable[Action]:

@@ -95,8 +95,12 @@ async def eventually(is_so: Callable[[], bool], seconds: float = SECONDS) -> Non
 
 
 def gated_audits(monkeypatch: pytest.MonkeyPatch) -> trio.Event:
-    """What is stored is read once more behind the stream, and soon, only after this event: what has
-    been read is not read again, so what a test alters must be there first."""
+    """Holds the audits of stored excerpts back until this event is set; from then on they come
+    soon.
+
+    An audit reads each stored excerpt once more, and only once. So a test must alter excerpts
+    before it sets the event.
+    """
     gate = trio.Event()
 
     async def until_open(seconds: float) -> None:

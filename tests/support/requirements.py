@@ -1,4 +1,4 @@
-"""What a test needs from the machine: absent, it is skipped, or fails where it was promised."""
+"""The needs of a test on a machine: without one it is skipped, or fails where it was promised."""
 
 import os
 from typing import NoReturn

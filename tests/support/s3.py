@@ -32,7 +32,7 @@ class Store:
     environment: dict[str, str]
 
     def url(self, bucket: str, prefix: str) -> str:
-        """What an archive there is named by."""
+        """The URL of an archive there."""
         return f"s3://{bucket}/{prefix}?endpoint_override={self.endpoint}&region=us-east-1"
 
 

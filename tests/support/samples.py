@@ -66,7 +66,7 @@ def payloads(count: int, seed: int = 1) -> list[bytes]:
 
 
 def stored(batch: ExcerptBatch) -> Excerpts:
-    """What must be read back; an excerpt without bytes lies in the file as 8F."""
+    """The excerpts that must be read back. One without bytes lies in the file as 8F."""
     return [(index, bytes(data) or b"\x8f") for index, data in batch]
 
 

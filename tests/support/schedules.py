@@ -18,7 +18,8 @@ SPACE = 1 << 31
 
 
 def commit() -> str:
-    """What the seeds are drawn from; a tree without a history has the seeds of its name."""
+    """The text that the seeds are drawn from: usually the commit. A tree without a history has a
+    fixed text."""
     found = subprocess.run(
         ["git", "rev-parse", "HEAD"],
         cwd=Path(__file__).parent,

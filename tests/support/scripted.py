@@ -24,7 +24,7 @@ class Scripted:
 
     @property
     def address(self) -> str:
-        """How the listening side names it."""
+        """The address by which the listening side names it."""
         machine, port = self.stream.socket.getsockname()
         return f"{machine}:{port}"
 

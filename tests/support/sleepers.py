@@ -38,21 +38,21 @@ class Sleeper(threading.Thread):
 
     @property
     def state(self) -> tuple[str, int]:
-        """What it does now, as the system says it ("S": it sleeps), and how often it was put to
-        sleep so far. For one whose wait goes on."""
+        """The thread's state now, as the system says it ("S": it sleeps), and the number of times
+        it was put to sleep so far. For a thread whose wait goes on."""
         said = Path(f"/proc/self/task/{self.native_id}/status").read_text()
         fields = dict(line.split(":", 1) for line in said.splitlines())
         return fields["State"].split()[0], int(fields["voluntary_ctxt_switches"])
 
     def ended(self) -> object:
-        """What its wait gave, once it has ended."""
+        """The answer that its wait gave. Waits until the thread has ended."""
         self.join(SECONDS)
         assert not self.is_alive(), "it waits on"
         return self.answer
 
 
 def asleep(sleepers: Sequence[Sleeper]) -> list[int]:
-    """How often each was put to sleep, once all of them sleep and stay so."""
+    """The number of times that each was put to sleep, once all of them sleep and stay so."""
     until, before = time.monotonic() + SECONDS, list[tuple[str, int]]()
     while True:
         found = [each.state for each in sleepers]

@@ -1,4 +1,4 @@
-"""What a power cut leaves of an excerpt: sectors that read as zeros."""
+"""Tears an excerpt as a power cut does: it leaves sectors that read as zeros."""
 
 from pathlib import Path
 

@@ -12,8 +12,8 @@ WAIT_S = 60
 
 
 def said_on_a_terminal(command: Sequence[str], awaited: bytes, cwd: Path | None = None) -> bytes:
-    """What a command has drawn and said, from its start until it has ended in order: it is told to
-    once it has said what is awaited."""
+    """The bytes that a command has drawn and said on a terminal, from its start to its end. It is
+    told to end once it has said `awaited`, and must end with exit code 0."""
     near, far = pty.openpty()
     termios.tcsetwinsize(far, (24, 120))
     process = subprocess.Popen(command, stderr=far, cwd=cwd)

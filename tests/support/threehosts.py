@@ -101,7 +101,7 @@ class ThreeHosts:
             await copied(self.at(leader), self.at(host_id))
 
     def said(self, host_id: int) -> dict[str, Any]:
-        """What a host says of the queue in its status."""
+        """The fields of the queue in a host's status."""
         queues: Any = snapshot_of(self.hosts[host_id])["queues"]
         return dict(queues[0])
 

@@ -37,7 +37,7 @@ class Throttle:
 
     @property
     def port(self) -> int:
-        """Where the dialler connects."""
+        """The port that the dialler connects to."""
         port: int = self._listener.getsockname()[1]
         return port
 

@@ -1,4 +1,4 @@
-"""What the relay writes down: entries, and the file that holds them.
+"""The transcript that the relay writes: entries, and the file that holds them.
 
 A transcript is a list of entries, as under `tests/vectors/network`: `conn`, `t_ms` since the first
 connect, `dir`, `kind`, `hex` of the whole document and its `text`. The file is a valid list after

@@ -13,7 +13,8 @@ populates = pytest.mark.skipif(page_populator() is None, reason="the plain kerne
 
 
 class Turn(threading.Condition):
-    """What a helper waits on while there is nothing to do: tells when it does, and how often."""
+    """The condition that a helper thread waits on while it has nothing to do. It tells when the
+    thread waits, and how often it has."""
 
     def __init__(self) -> None:
         super().__init__()

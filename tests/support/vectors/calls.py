@@ -94,7 +94,7 @@ def object_of(argument: Any) -> Any:
 
 
 def build(vector: Vector, key: str = "build") -> bytes:
-    """What our writer makes of the vector's calls."""
+    """The bytes that our writer makes of the vector's calls."""
     legacy = key == "legacy_build"
     if vector["wire"] == "RAW":
         return _build_raw(vector[key])

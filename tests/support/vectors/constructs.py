@@ -40,7 +40,7 @@ from wire.objects.times import canonical, epoch_day, nanos_of_day
 
 
 class Part(NamedTuple):
-    """What one call writes, and the value to build it of."""
+    """The construct that one call writes, and the value to build it from."""
 
     construct: Construct
     value: Any = None
@@ -86,7 +86,7 @@ def sequence_of(parts: list[Part]) -> Part:
 
 
 def parts_of(calls: list[Call], wire: Wire) -> list[Part]:
-    """What the calls write."""
+    """The parts that the calls write."""
     return [part for call in calls for part in _parts_of_call(call, wire)]
 
 
@@ -359,7 +359,7 @@ _RAW: Final[dict[str, tuple[Construct, Callable[[Any], Any]]]] = {
 
 
 def raw_parts(calls: list[Call]) -> list[Part]:
-    """What the calls write on a RAW wire."""
+    """The parts that the calls write on a RAW wire."""
     parts: list[Part] = []
     for field, method, arguments in calls:
         if isinstance(field, dict) and "event" in field:

@@ -41,7 +41,7 @@ def load(*files: str) -> list[Vector]:
 
 
 def calls_key(vector: Vector) -> str | None:
-    """Where the vector has its calls; None where it has none."""
+    """The key under which the vector has its calls; None where it has none."""
     return next((key for key in ("build", "legacy_build") if key in vector), None)
 
 

@@ -87,7 +87,7 @@ def _read_field(reader: Reader, field: Any, variant: Variant) -> None:
 
 
 def name_as_read(field: Any, variant: Variant = Variant.BINARY_LIGHT) -> str:
-    """What a reader finds of the name that was asked for: some names lose something."""
+    """The name that a reader finds for the name that was asked for: some names lose something."""
     name = name_of(field)
     if isinstance(field, dict):
         if "id" in field:
@@ -191,7 +191,7 @@ def _read_entries(reader: Reader, entries: list[Any]) -> None:
 
 
 def _as_read(value: Any) -> Any:
-    """What an object is when it comes back."""
+    """The value that an object is read back as."""
     if isinstance(value, TimeText):
         return python_time(value.code, value)
     if isinstance(value, Decimal):

@@ -1,4 +1,4 @@
-"""What the grammar found, as the Python values that the object reader gives for it."""
+"""Turns what the grammar found into the Python values that the object reader gives for it."""
 
 import uuid
 from itertools import groupby
