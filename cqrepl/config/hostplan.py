@@ -255,7 +255,7 @@ def _holds_queue(path: Path) -> bool:
     try:
         return holds_queue(path)
     except OSError:
-        return False  # who opens it tells
+        return False  # the host that opens it tells
 
 
 def read_settings(

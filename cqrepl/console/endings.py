@@ -60,7 +60,7 @@ def let_hangup_in() -> None:
 
 
 def _heard(signals: Iterable[signal.Signals]) -> list[signal.Signals]:
-    """Those that are not ignored, as a shell has Ctrl-C for what runs in its background."""
+    """The signals that this process does not ignore: a shell has background jobs ignore Ctrl-C."""
     return [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
 
 

@@ -1,10 +1,11 @@
-"""Has a queue lost its end? For those who read up to it. Knows nothing of Spark.
+"""Tells readers whether a queue has lost its end. Knows nothing of Spark.
 
 Theory of operation. A queue without its last file, or with a shorter one, looks like one that is
-behind. What writers and replication have noted tells (`inspection.lostend`); a reader who was to
-read all of it must not end as if that were all. Who takes a tail off a queue that is in use changes
-files and notes one after the other, so what was found is looked at once more after a while. A
-repair that gives up the last file leaves `synced.cqmark` as it was: that alone tells of no file.
+behind. The notes of writers and replication tell the difference (`inspection.lostend`). A reader
+that is to read all of such a queue must not end as if that were all. A process that takes a tail
+off a queue in use changes files and notes one after the other, so a lost end is looked at once more
+after a while. A repair that gives up the last file leaves `synced.cqmark` as it was: that mark
+alone tells of no file.
 """
 
 import time

@@ -23,7 +23,7 @@ IDS: Final = (1, 2, 3)
 
 @dataclass
 class ThreeHosts:
-    """Those of them that run.
+    """The hosts of three that run.
 
     Args:
         more: lines of the file below `cqrepl`.
