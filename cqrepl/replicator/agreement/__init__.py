@@ -1,1 +1,1 @@
-"""What two hosts find out before anything moves: is it one queue, and what do both hold."""
+"""The checks of two hosts before any excerpt moves: is it one queue, and what do both hold?"""

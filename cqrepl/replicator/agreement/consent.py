@@ -1,11 +1,10 @@
-"""Whether a sink may write into its source's queue what that lacks, and how much.
+"""The rules by which a sink may write into its source's queue what that lacks, and how much.
 
-Whoever reaches the port of a source can say that it has more. So only two kinds of hosts are taken
-at their word: one that this queue was streamed to before, and that has proved that it holds what
-the queue holds; and one that the operator has named. Of the first nothing is taken either where the
-queue is known to have lost nothing: what the host has more was appended to its copy, by whichever
-program, and no leader has sent it. Neither may go on without end, as writers are kept out
-meanwhile.
+Any peer that reaches the port of a source can say that it has more. So only two kinds of hosts are
+taken at their word: one that this queue was streamed to before, and that has proved that it holds
+what the queue holds; and one that the operator has named. Of the first nothing is taken either
+where the queue is known to have lost nothing: some program has appended to that host's copy, and no
+leader has sent those excerpts. Neither may go on without end, as writers are kept out meanwhile.
 """
 
 from dataclasses import dataclass
@@ -21,11 +20,11 @@ RETURN_SECONDS_MAX: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnSettings:
-    """Whose back copy a source takes.
+    """The hosts that a source takes a back copy from, and the limits of one.
 
     Args:
         hosts: ids of hosts that are taken though the queue does not know them, or though they
-            cannot prove what they hold; None: nobody's is taken, not even of those it knows.
+            cannot prove what they hold. None: no host's is taken, not even of those it knows.
         excerpts_max: so many in one back copy.
         seconds_max: so long writers of the queue are kept out by one.
 
@@ -49,7 +48,7 @@ class ReturnSettings:
 
 
 class ReturnRefused(QueueError):
-    """What a sink wants to give back is not taken, or no more of it."""
+    """The source takes nothing, or nothing more, of what a sink wants to give back."""
 
 
 def check_return(

@@ -123,7 +123,7 @@ class DivergenceSearch:
         return search.first
 
     def _agree(self, index: Index) -> Generator[Index, Lineage, bool]:
-        """Whether the two hold the same before an index."""
+        """True when the two copies hold the same before an index."""
         theirs = self._seen[index] = yield index
         if self._compared.is_of_cycle:
             return self._chains.at(index) == theirs.chain

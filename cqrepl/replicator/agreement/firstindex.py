@@ -1,11 +1,10 @@
-"""Whether an index that comes for a queue can be one of its roll cycle, by the clock.
+"""Checks by the clock that an index that comes for a queue can be one of its roll cycle.
 
 A Java source does not say how its queue rolls. Read under another roll cycle, its indexes are of
-days far from today, and would be stored in files of those days: so the first one is held against
-this host's clock, before a file is made for it. Nor may a sink give back what is of the
-future.
+days far from today, and would be stored in files of those days. So the first one is compared with
+this host's clock, before a file is made for it. Nor may a sink give back what is of the future.
 
-What comes later may jump, as the source has it so; but a source that means ill could have thousands
+Later indexes may jump, as those of the source do; but a source that means ill could have thousands
 of store files made that way. So of cycles that the clock has not come to, a few are taken a minute.
 """
 
@@ -176,7 +175,7 @@ def _is_ahead(index: Index, roll_cycle: RollCycle, epoch: int, now_ms: int) -> b
 
 
 def _day_of(index: Index, roll_cycle: RollCycle, epoch: int) -> datetime | None:
-    """When the cycle of an index begins; None beyond the years that have names."""
+    """The time at which the cycle of an index begins; None beyond the years that have names."""
     start_ms = cycle_of(index, roll_cycle.shift) * roll_cycle.length_ms + epoch
     try:
         return _EPOCH + timedelta(milliseconds=start_ms)

@@ -1,4 +1,4 @@
-"""What is said where two queues of one name are not the same one.
+"""The errors where two queues of one name are not the same one.
 
 Chains tell whether two copies hold the same, as far as both hold anything. Where they share
 nothing, as a queue that was made anew or a directory that was exchanged for another, only their

@@ -1,4 +1,4 @@
-"""What a copy says that it holds, and whether two of them hold the same up to the shorter end.
+"""The lineage of a copy, which tells whether two copies hold the same up to the shorter end.
 
 Two copies may share an end and no more: after a power cut, from a backup, in another queue's
 directory. Before anything moves between them, and before any mark rises, the sink tells with its
@@ -77,7 +77,7 @@ def warn_without_proof() -> None:
 
 
 def first_held(chains: Chains, place: int = 0, identity: Identity | None = None) -> Lineage:
-    """What an offer says.
+    """The lineage that an offer tells: the first cycle of this side, its place, its identity.
 
     Raises:
         QueueError: a store file cannot be read.
@@ -88,7 +88,7 @@ def first_held(chains: Chains, place: int = 0, identity: Identity | None = None)
 
 
 def held(chains: Chains, index: int, other: Lineage, shift: int) -> Lineage:
-    """What this side holds up to `index`, as far as the other side may hold it too.
+    """The lineage of this side up to `index`, from the first cycle on that both sides may hold.
 
     Raises:
         Diverged: this side lacks excerpts before `index`, and has some behind.

@@ -1,9 +1,9 @@
-"""What both copies hold, where the source cannot prove what it holds: as Java's, which announce
-nothing.
+"""Compares the last excerpts of a copy with those of a source that cannot prove what it holds, as
+Java's, which announce nothing.
 
 Theory of operation. The protocol lets a sink ask for a stream from any index on. So a sink asks
-such a source not for what is new, but from a while before its own end on, compares what comes with
-what it holds, and appends what is behind. How far back it can ask is limited:
+such a source not for what is new, but from a while before its own end on. It compares what comes
+with what it holds, and appends what is behind. How far back it can ask is limited:
 
     only within the cycle of its end     a source that has removed the cycle before would not find
                                          the index: Java's streams nothing then, for ever
@@ -33,7 +33,7 @@ OVERLAP_EXCERPTS: Final = 1000
 
 
 def overlap_from(end: Index, shift: int) -> Index:
-    """Where the last excerpts begin that can be asked for again; `end` itself for none.
+    """The index of the first of the last excerpts that can be asked for again; `end` for none.
 
     Args:
         end: one past the last excerpt; 0 for an empty queue.
@@ -46,10 +46,10 @@ def overlap_from(end: Index, shift: int) -> Index:
 
 
 def uncompared(queue: Queue, start: Index, end: Index, offered: int) -> str | None:
-    """What a sink has to say of that of a queue which is not compared; None where all of it is.
+    """A sentence on the excerpts of a copy that are not compared; None where all are.
 
     Args:
-        start: from here on the source was asked.
+        start: the index from which on the source was asked for excerpts.
         end: one past the last excerpt of the queue.
         offered: one past the source's.
 

@@ -1,1 +1,1 @@
-"""How far each host is with each queue, in marks and in numbers."""
+"""The progress of each host with each queue, in marks and in numbers."""

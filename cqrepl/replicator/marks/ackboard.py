@@ -1,4 +1,4 @@
-"""How far each sink host is with a queue of a source, and how to wait for that from anywhere.
+"""The progress of each sink host with a queue of a source, and waits for it in threads and tasks.
 
 Theory of operation. The marks of a board are of this run of the source, and of what its sinks have
 said: a host that comes again counts once it has said what it holds. They are raised where an
@@ -10,10 +10,10 @@ A thread sleeps at the board, without the interpreter. A task waits for `changed
 ring the bell; one task of the source hears it, counts what the native lanes hold, and sets
 `changed`. All boards of a source have the same bell, those of queues that are opened late too.
 
-What was told is not taken back: a wait that returns says that the hosts had it then. One that ends
-otherwise says that it is not known. All waits end with the source, and where its own queue can be
-read no further and all that was sent is acknowledged, until a stream of it begins all the same. No
-sink ends a wait: what one refuses or holds otherwise another one may take.
+What was told is not taken back: a wait that returns says that the hosts had the excerpt then. One
+that ends otherwise says that this is not known. All waits end with the source. They also end where
+its own queue can be read no further and all that was sent is acknowledged, until a stream of it
+begins all the same. No sink ends a wait: what one sink refuses or holds otherwise another may take.
 """
 
 from collections import deque
@@ -57,10 +57,10 @@ class WaitEnded(Exception):
 
 
 class AckBell:
-    """What wakes the event loop of a source, for all its boards.
+    """The bell that wakes the event loop of a source, for all its boards.
 
     Attributes:
-        changed: set when it has rung, and by whatever else tasks of the source wait for.
+        changed: set when the bell has rung, and for all else that tasks of the source wait for.
 
     Raises:
         OSError: no descriptor can be had.

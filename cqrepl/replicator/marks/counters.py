@@ -1,4 +1,4 @@
-"""What a role has done with each of its queues, in numbers: kept here, and only here.
+"""The counters of what a role has done with each of its queues: they are kept only here.
 
 Theory of operation. There is one set of counters for a queue and a role, over all connections. The
 sessions add to it what goes through their hands. While a native pump does the work, the numbers
@@ -87,8 +87,8 @@ class SourceCounters:
 
     @property
     def sent_once(self) -> Tally:
-        """What went out, each excerpt counted once however many sinks take it: as much as the sink
-        was sent that was sent most."""
+        """The excerpts that went out, each counted once however many sinks take it. It is the tally
+        of the host that was sent most."""
         return max(self.sent_to.values(), key=lambda tally: tally.excerpts, default=Tally())
 
     def count_sent(

@@ -1,4 +1,4 @@
-"""How far each sink host is with one queue of a source: over all its connections, and restarts.
+"""The marks of each sink host for one queue of a source, over all its connections and restarts.
 
 Theory of operation. The marks of a host are read where they are kept when the source opens the
 queue (`queue.files.keptmarks`). From then on the numbers here are what this source knows, and each
@@ -9,10 +9,10 @@ They rise, but for four cases. A queue that has lost its end, in a power cut or 
 backup, holds no more what the marks tell of: here they are lowered to its end when the source opens
 it, or finds that. Where they are kept they stay, as they tell what is missing, until that is
 settled with the host (`outgoing.endwatch`). Of a host whose copy differs nothing is known any more.
-Where an earlier cycle came that no host was sent, no mark is behind it (`outgoing.latewatch`).
-And a host that wants what it has had, as its copy came from a backup or was made anew, has it no
-more: else store files would go that it has yet to get. The host itself stays known, by a mark of
-what was sent that is zero at least: it may give back what the queue has lost (`consent`).
+Where an earlier cycle came that no host was sent, no mark is behind it (`outgoing.latewatch`). And
+a host may ask again for what it has had, as its copy came from a backup or was made anew: its marks
+are lowered, else store files would go that it has yet to get. The host itself stays known, by a
+mark of what was sent that is zero at least: it may give back what the queue has lost (`consent`).
 
 A host that is asked to acknowledge, and has not yet, has a zero where its mark is kept: what was
 sent to it is not what it has, and its store files stay (`queue.write.retention`).

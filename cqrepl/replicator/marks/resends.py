@@ -1,4 +1,4 @@
-"""How often a host may have once more what it has acknowledged.
+"""The limit on how often a host may have once more what it has acknowledged.
 
 A sink that has lost its copy asks for all of it again. One that does so again and again, by a fault
 or on purpose, has the source read its whole queue from the disk each time: so a host has a few such
@@ -17,7 +17,7 @@ FEW_EXCERPTS: Final = 1 << 20  # what a power cut takes of a copy is less, and c
 
 
 def is_resend(next_index: int, acknowledged: int, shift: int) -> bool:
-    """Whether a stream from this index on brings much that the host has acknowledged.
+    """True when a stream from this index on brings much that the host has acknowledged.
 
     Args:
         acknowledged: by the host, up to this index; -1 for nothing.

@@ -1,1 +1,1 @@
-"""What is so of one queue of this host, either way: stopped, paused, fenced, passed on."""
+"""The state of one queue of this host, streamed or taken in: stopped, paused, fenced, passed on."""

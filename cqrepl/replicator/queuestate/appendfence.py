@@ -1,7 +1,7 @@
 """Keeps the writers of this machine out of a queue that is to go another way.
 
-Theory of operation. Whoever takes the queue in holds its append lock, from the moment that nobody
-may write here any more: in between a writer would append what the new leader does not have. So the
+Theory of operation. From the moment that no program may write here any more, the append lock has to
+be held without a break: in a break a writer would append what the new leader does not have. So the
 sink takes over the very queue that the fence has open, with its lock held. Writers of this process
 look, beside the lock, at whether the queue is a copy, which is noted as long as the fence stands.
 """

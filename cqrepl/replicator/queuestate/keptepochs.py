@@ -1,6 +1,7 @@
 """The epochs of one queue of a running host: what it has promised, and what it holds.
 
-What is promised here outlives a power cut before anybody hears of it (`queue.files.epochfile`).
+A promise is on the disk, where it outlives a power cut, before any other host hears of it
+(`queue.files.epochfile`).
 """
 
 import threading
@@ -134,8 +135,8 @@ class KeptEpochs:
         raise Fenced(f"{why}: nothing of it goes out from host {host_id}", path=self._path)
 
     def tail_of(self, queue: Queue, history: History | None, offered: int) -> Tail:
-        """What a copy holds, and a source of this history never had: excerpts of a host that led no
-        longer.
+        """The excerpts of a copy that a source of this history never had: a host wrote them that
+        led no longer.
 
         Args:
             history: None for a source that does not say.

@@ -46,7 +46,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LogKind(IntEnum):
-    """What a log tells of; the value is that of its key."""
+    """The subject of a log; the value is that of its key in the table store."""
 
     ACKNOWLEDGEMENTS = 1
     APPENDED = 2
@@ -91,7 +91,7 @@ class EntryLog:
                 with closing(TableStore(path / FILE_NAME, writable=True)) as table:
                     table.value(_KEY, kind)
             except BaseException:
-                self.close()  # nobody else has it
+                self.close()  # the caller never gets it
                 raise
 
     def note(self, entries: bytes) -> None:

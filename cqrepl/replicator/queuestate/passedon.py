@@ -1,4 +1,4 @@
-"""How a queue that a host takes in comes to it, and goes on from there."""
+"""The way by which a queue comes to a host that takes it in, and goes on from there."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class CopyBehind(QueueError):
 
 @dataclass(slots=True)
 class Way:
-    """How a queue that is taken in comes, and whether it goes on.
+    """The way by which a queue that is taken in comes to this host, and whether it goes on.
 
     Args:
         passed_by: ids of the hosts that it came by, when it was offered last.

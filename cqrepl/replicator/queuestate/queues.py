@@ -1,7 +1,7 @@
-"""What the queues of a source and of a sink have in common, whichever way they go.
+"""The parts that the queues of a source and of a sink have in common.
 
-Their names on the wire: only those that the user gave are ever used. What a queue tells its peer of
-its layout. And how a task waits for what other tasks bring about.
+These are their names on the wire, of which only those that the user gave are ever used; the layout
+that a queue tells its peer; and the waits of a task for what other tasks bring about.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
@@ -102,7 +102,8 @@ class TakingSession(QueueSession, Protocol):
         """True while its stream is on, behind all that was to be compared or given back first."""
 
     def keep_back(self, name: str, why: Mapping[AckLevel, str]) -> None:
-        """Why levels beyond appended are true of no more of one that streams, "" for no reason."""
+        """Tells the source of a queue that streams why a level beyond appended rises no further
+        here: a reason for each level, "" for none."""
 
     def tell_audited(self, name: str, places: list[tuple[Index, bytes]]) -> None:
         """Its files were read behind the stream, as far as this."""
@@ -145,7 +146,7 @@ async def until_stuck(untaken: Callable[[], Set[str] | None], changed: Signal) -
             return
         with trio.move_on_after(STUCK_SECONDS) as patience:
             await until(lambda: not untaken(), changed)
-        if patience.cancelled_caught and untaken():  # nobody may have said that it goes on
+        if patience.cancelled_caught and untaken():  # it may go on, and `changed` be unset
             return
 
 

@@ -33,10 +33,10 @@ _EXCERPTS: Final = ev.AppendExcerpts | ev.CompareExcerpts
 
 
 class QueueTurn:
-    """What is done for one queue.
+    """The work that is done for one queue: an event, and those that wait behind it.
 
     Args:
-        event: what it begins with.
+        event: the event that it begins with.
     """
 
     def __init__(self, event: Long) -> None:
@@ -101,8 +101,9 @@ class QueueTurns:
         return turn is not None
 
     def take_identity(self, proved: ev.LineageProved) -> Identity | None:
-        """What its source has told with the proof, where it waits behind that: it is then known
-        before any excerpt is asked for, which the reader would wait with."""
+        """The identity that the source has told behind its proof; None where none waits there. It
+        is taken out of the events that wait, so that it is known before any excerpt is asked for,
+        which the reader would wait with."""
         turn = self._turns.get(proved.name)
         told = turn.behind[0] if turn is not None and turn.behind else None
         if turn is None or not isinstance(told, ev.IdentityTold) or told.cid != proved.cid:

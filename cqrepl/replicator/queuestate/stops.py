@@ -79,8 +79,8 @@ class Stop:
 
     @classmethod
     def left_by_power_cut(cls, name: str, index: int) -> "Stop":
-        """A copy that is to take from an index on what its source has: a power cut explains that
-        the two differ, and nobody has to find out which one is wrong."""
+        """The stop of a copy that is to take, from an index on, what its source has. A power cut
+        explains why the two differ: the operator need not find out which one is wrong."""
         what = (
             f"what a power cut may have left of it from {format_index(index)} on is not what its"
             " source has: that goes to quarantine, and comes again"
@@ -151,7 +151,7 @@ def differing_index(error: QueueError | OSError) -> int | None:
 
 
 def _hint(name: str, error: QueueError) -> str:
-    """What can be done about a place that is known to differ."""
+    """The advice, for people, on a place that is known to differ."""
     assert error.index is not None
     return (
         "; of the copy that is wrong, this takes the tail off: at a host that runs"

@@ -31,7 +31,7 @@ class Unopened:
 
     @property
     def trouble(self) -> Stop:
-        """Why, for peers and for `status`."""
+        """The reason why it is not open, for peers and for `status`."""
         return Stop.of(self.name, self.error, self.path)
 
     def log(self) -> None:

@@ -1,5 +1,8 @@
-"""Which names a queue may have on the wire. Apart from `queues`, as what only reads a configuration
-loads no event loop for it."""
+"""The names that a queue may have on the wire.
+
+This module is apart from `queues`, so that a program that only reads a configuration loads no event
+loop.
+"""
 
 import re
 from typing import Final
