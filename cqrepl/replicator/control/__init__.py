@@ -1,1 +1,1 @@
-"""What a running host is told at its socket, and what it says of itself."""
+"""The orders that a running host takes at its socket, and what it says of itself."""

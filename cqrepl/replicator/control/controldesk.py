@@ -1,7 +1,7 @@
-"""What a running host does when it is told to, at its socket: each verb, and what is answered.
+"""Carries out the orders that a running host gets at its socket: each verb, and its answer.
 
-An answer has `said`, lines for people, and what programs read; one that could not be done has
-`error` in place of that, and `code`, which the command that has asked ends with.
+An answer has `said`, lines for people, and values for programs. Where an order could not be carried
+out, it has `error` in place of these, and `code`, with which the command that has asked ends.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What goes into quarantine, or has gone, for people."""
+"""Describes for people what goes into quarantine, or has gone there."""
 
 from cqrepl.console.units import plural
 from cqrepl.queue.format.index import format_index
@@ -6,7 +6,7 @@ from cqrepl.queue.quarantine import Quarantine
 
 
 def text_of(going: Quarantine, shift: int, *, is_applied: bool) -> str:
-    """What goes, or has gone, for people.
+    """The lines for people that tell what goes, or has gone.
 
     Args:
         shift: number of bits of an index that hold the sequence.

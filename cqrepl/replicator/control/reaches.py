@@ -1,7 +1,7 @@
-"""How far the copies of queues are that are being written now, at this side and at others.
+"""The progress of the copies of queues that are being written now, at this host and at others.
 
-Of a queue that is taken in, what its source had when its stream began is all that is known of the
-source's end.
+Of a queue that is taken in, all that is known of the source's end is what the source had when its
+stream began.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from cqrepl.replicator.source import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How far one copy is.
+    """The progress of one copy.
 
     Args:
         peer: the host on the other side; None if it is not known.

@@ -1,4 +1,4 @@
-"""What a host does right now, as plain values: `v` is the version of their form.
+"""A snapshot of what a host does right now, as plain values: `v` is the version of their form.
 
     a host    {"v": 1, "host": 1, "process": 4711, "release": "0.1.0", "listens": "127.0.0.1:9001",
                "peers": [...], "queues": [...]}
@@ -30,9 +30,9 @@ in, since the start: of a sink to it, of a queue to the sink that was sent most,
 counts once for any number of sinks. `lag` counts excerpts that a sink has not acknowledged, or was
 not sent where none acknowledges; null where that spans cycles. Of a queue that is taken in it
 counts what its copy lacks of what the source told that it had when the stream began; null where
-that is not known. `claims` is up to where a sink that cannot prove
-what it holds says that it has all, and was not sent it: no mark counts that. A state is `live`,
-`away` (no connection), `waits` (connected, and not streaming), `paused: ...` or `stopped: ...`.
+that is not known. `claims` is of a sink that cannot prove what it holds: the index up to which it
+says that it has all, and was not sent it. No mark counts that. A state is `live`, `away` (no
+connection), `waits` (connected, and not streaming), `paused: ...` or `stopped: ...`.
 """
 
 import os
@@ -61,7 +61,7 @@ Values = dict[str, object]
 
 
 def snapshot_of(host: "Host") -> Values:
-    """What a host does right now; in its own thread."""
+    """The values that tell what a host does right now; in its own thread."""
     endpoint = host.endpoint
     connections = endpoint.connections
     peers = sorted(endpoint.protocol.remote_ids | connections.keys())

@@ -1,1 +1,1 @@
-"""What has come to the disk, behind the stream, and what a power cut may have taken of it."""
+"""Brings queues to the disk behind the stream, and tells what a power cut may have taken."""

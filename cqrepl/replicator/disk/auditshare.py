@@ -1,17 +1,17 @@
-"""How much of a core it may take to read behind the streams what was stored, while data flow.
+"""The share of a core that may go into reading again, behind the streams, what was stored.
 
 Theory of operation. The queues of a host are read in rounds, with a rest behind each. While no
-closed cycle is left as a whole, a round is short, rounds are far apart, and where one ran longer
-than it was given, so is its rest. Once one is left, readers take ten times as
-much, so that they do not fall behind for ever. But nothing is to be held up by that. A round that
-had to wait itself, for a core, for the interpreter or for the disk, was in the way of others: its
-rest is as long as if nothing were left.
+closed cycle is left as a whole, a round is short, and rounds are far apart. A round that ran longer
+than it was given has a longer rest. Once a closed cycle is left, readers take ten times as much, so
+that they do not fall behind for ever. But nothing is to be held up by that. A round that had to
+wait itself, for a core, for the interpreter or for the disk, was in the way of other work: its rest
+is as long as if nothing were left.
 
 Looks read closed store files that are new, where no round has (`diskend.LOOK_READ_SECONDS` each),
 and reckon their SHA-256 (`queueaudit.DIGEST_SECONDS`): a tenth of a core. All of it together is at
 most 15 % of a core, and half a core where a closed cycle is left.
 
-What nothing comes to any more is read to its end at once, which is not of a round.
+A queue that nothing comes to any more is read to its end at once, outside of the rounds.
 """
 
 from collections.abc import Iterable
@@ -24,12 +24,12 @@ REST_SECONDS: Final = 0.01  # at least
 
 
 class Reading(NamedTuple):
-    """What was read of a queue, or in a round of several, one after the other.
+    """The time that it took to read of a queue, or of several in one round, and what is left.
 
     Args:
-        took_s: from its beginning to its end.
-        ran_s: of that, how long its thread had a core.
-        cycles_left: how many closed cycles are left as a whole.
+        took_s: seconds from its beginning to its end.
+        ran_s: of these, the seconds that its thread had a core.
+        cycles_left: the number of closed cycles that are left as a whole.
     """
 
     took_s: float = 0.0
@@ -48,10 +48,10 @@ class Reading(NamedTuple):
 
 
 def rest_seconds(done: Reading, usual_s: float) -> float:
-    """How long to rest after a round.
+    """The seconds to rest after a round.
 
     Args:
-        usual_s: where little is left.
+        usual_s: the least, where little is left.
     """
     if done.cycles_left and done.ran_s >= RAN_LEAST * done.took_s:
         return max(_rest(done.ran_s, BEHIND_SHARE), REST_SECONDS)

@@ -1,4 +1,4 @@
-"""Up to where one queue is on the disk, and what a power cut may have taken of it.
+"""The index up to which one queue is on the disk, and what a power cut may have taken of it.
 
 Theory of operation. Nothing on the data path waits for the disk. A second after something was taken
 in or sent, or at once for the first time, the store files are synced, and then the queue's mark
@@ -21,11 +21,11 @@ store, or a store file that is appended to, whose name leads no more to what is 
 directory was removed, moved or made anew. What is appended to a file without a name is never
 acknowledged: the writer asks before each append.
 
-Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
-unproved. Where a sync fails the mark rises no more before the machine is started again
-(`syncedfiles`). Where a file cannot be
-opened, as something else has its name or there are no descriptors, where there is no thread to be
-had, or where only the mark has no room on the disk, that is tried again.
+Where no copy can prove that part, the mark goes on rising for what comes later, and keeps in mind
+what is unproved. Where a sync fails the mark rises no more before the machine is started again
+(`syncedfiles`). Where a file cannot be opened, as something else has its name or there are no
+descriptors, where there is no thread to be had, or where only the mark has no room on the disk,
+that is tried again.
 """
 
 import logging
@@ -65,7 +65,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class DiskEnd:
-    """Up to where one queue is on the disk, and proved.
+    """The index up to which one queue is on the disk, and proved.
 
     Args:
         name: of the queue, for what is logged.
@@ -76,7 +76,7 @@ class DiskEnd:
             names of the queue's files do not lead to what is open here.
         check_names: raises QueueDamaged where they do not.
         audited: is told how far the files were read behind the stream, with the chains there; None:
-            nobody waits for that, and they are read now and then.
+            no peer waits for that, and they are read now and then.
         synced: is told up to which index the queue is on the disk, and proved, each time that it is
             more.
         is_proved: whether all is proved where there is no mark.
@@ -193,8 +193,8 @@ class DiskEnd:
             self.note()
 
     def note_compared(self) -> None:
-        """A copy has what this queue has, up to the shorter end, and gave back what it has more.
-        Whoever waits for that before an append sees it by the mark."""
+        """Notes that a copy has what this queue has, up to the shorter end, and gave back what it
+        has more. A writer that waits for that before an append sees it by the mark."""
         if not self._files.is_of_this_boot:
             self.note()
 
@@ -250,14 +250,14 @@ class DiskEnd:
                 self._tell_synced(self.index_synced)
 
     def sync_at_once(self) -> None:
-        """What is appended from now on is waited for until it is on the disk."""
+        """Syncs at once what is appended from now on: a source waits until it is on the disk."""
         self.is_at_once = True
         self._changed.set()
 
     def sync_later(self) -> None:
-        """Nobody waits for that any more."""
+        """Ends that: no source waits for it any more."""
         self.is_at_once = False
-        self._changed.set()  # what is dirty is left to who syncs once a second
+        self._changed.set()  # the task that syncs once a second takes what is dirty
 
     @property
     def index_synced(self) -> int:
@@ -332,7 +332,7 @@ class DiskEnd:
 
     @property
     def has_to_audit(self) -> bool:
-        """False while there is nothing new to read, or nobody waits for it."""
+        """False while there is nothing new to read, or no peer waits for it."""
         if self._audited is None or self.unproved_from is not None or self._is_forgotten:
             return False
         if not self._has_come:
@@ -385,7 +385,7 @@ class DiskEnd:
         return found
 
     def _cycles_left(self, end: Index) -> int:
-        """How many closed cycles are left to be read, of which nothing was."""
+        """The number of closed cycles that are left to be read, and of which nothing was."""
         at, shift = self.audited, self._queue.layout.roll_cycle.shift
         first, last = cycle_of(at, shift), cycle_of(end, shift)
         if first == last:
@@ -501,7 +501,7 @@ class DiskEnd:
             self._is_looking = False
 
     def _tell_stall(self) -> None:
-        """Once: what lies behind goes to no sink until somebody closes the cycle."""
+        """Warns once of a stall: what lies behind the cycle goes to no sink until it is closed."""
         before, self._stall = self._stall, self._closed.stall
         if self._stall is not None and self._stall != before:
             _logger.warning(
@@ -530,8 +530,8 @@ class DiskEnd:
 
 
 class _Looked(NamedTuple):
-    """What tells that a further look may find more: the directory as it was, and how far it is on
-    the disk, and proved."""
+    """The state at a look, which tells whether a further one may find more: the directory as it
+    was, and how far the queue was on the disk, and proved."""
 
     number: int
     changed_ns: int

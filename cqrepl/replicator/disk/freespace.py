@@ -1,4 +1,4 @@
-"""How much of a disk a sink leaves free: whatever its source sends, others need it, too."""
+"""The room that a sink leaves free on a disk, as other programs need it too."""
 
 import errno
 import os

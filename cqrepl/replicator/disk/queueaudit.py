@@ -27,7 +27,7 @@ from cqrepl.queue.read.count import end_index
 from cqrepl.surroundings import monotonic
 
 FOLLOW_SECONDS: Final = 0.02  # of reading, each time: of all queues together
-ALONE_SECONDS: Final = 60.0  # between two times, where nobody waits for it
+ALONE_SECONDS: Final = 60.0  # between two times, where no peer waits for it
 ALONE_FOLLOW_SECONDS: Final = 0.5  # of reading then
 REREAD_SECONDS: Final = 0.2  # of reading once more, each time
 DIGEST_SECONDS: Final = 0.1  # of reading for a SHA-256, each time
@@ -49,7 +49,7 @@ class QueueAudit:
         self.at = at
         self._chains = chains
         self._has_failed = False  # to keep how far it was read
-        self._due = monotonic() + ALONE_SECONDS  # to read on where nobody waits for it
+        self._due = monotonic() + ALONE_SECONDS  # to read on where no peer waits for it
         self._reread: tuple[Cycle, Point] | None = None  # how far
         self._scrubbed: tuple[Cycle, Point] = (NO_CYCLE, START)  # the same
         self._gone: set[Cycle] = set()
@@ -68,8 +68,8 @@ class QueueAudit:
         return self._chains.has_to_save
 
     def follow_now_and_then(self, cycles: Cycles) -> None:
-        """Reads on towards the end, where nobody waits for that, so that a sink that comes need not
-        wait for all of it.
+        """Reads on towards the end, where no peer waits for that, so that a sink that comes need
+        not wait for all of it.
 
         Raises:
             QueueError: a store file cannot be read.
@@ -98,7 +98,7 @@ class QueueAudit:
         return found
 
     def reread(self, cycles: Cycles) -> None:
-        """Reads on in store files that were written to while nobody watched.
+        """Reads on in store files that were written to since their points were saved.
 
         Raises:
             QueueDamaged: one does not hold what it held.

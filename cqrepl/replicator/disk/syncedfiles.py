@@ -88,7 +88,7 @@ class SyncedFiles:
                 lower_synced(self._queue.path, mark, end)
 
     def lacks(self, end: Index, doubtful: range) -> bool:
-        """Whether a sync up to there would let the mark say more."""
+        """True when a sync up to this end would let the mark say more."""
         return end > self.end or doubtful != self.doubtful or not self.is_of_this_boot
 
     def give_up(self) -> None:
@@ -103,7 +103,7 @@ class SyncedFiles:
         Args:
             end: the queue's next index, or one before.
             doubtful: indexes before that may be torn by an earlier power cut.
-            is_at_once: somebody waits for what is in the store file.
+            is_at_once: a source waits for what is in the store file.
 
         Raises:
             QueueError, OSError: of the files, or the mark, nothing is known any more.
@@ -204,7 +204,7 @@ class SyncedFiles:
 
     @contextmanager
     def _while_wanted(self) -> Iterator[bool]:
-        """Whether a mark may be written, for the length of a block."""
+        """Gives true when a mark may be written, for the length of a block."""
         with self._marking:
             yield not self._is_given_up
 
@@ -228,7 +228,7 @@ def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:
 
 
 class _OpenFile:
-    """A store file that stays open, until it is closed or nobody has this any more."""
+    """A store file that stays open, until it is closed or this object is gone."""
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

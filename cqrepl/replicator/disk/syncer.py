@@ -60,7 +60,7 @@ class Syncer:
 
     @property
     def ways(self) -> int:
-        """How often it went into a thread so far, with one queue or several."""
+        """The number of times that it went into a thread so far, with one queue or several."""
         return self._syncs.ways + self._audits.ways + self._looks.ways
 
     def watch(
@@ -242,9 +242,9 @@ class Syncer:
                 await trio.sleep(LOOK_SECONDS)
 
     async def _sync_all(self, *, is_last: bool = False) -> None:
-        """What is synced at once has tasks of its own. What is read behind the stream has its own
-        time, and how far that was is written down with the looks: with each sync only where that
-        finds more, and at the end."""
+        """Syncs the queues that are due, but for those that are synced at once by tasks of their
+        own. Reading behind the stream has its own time. How far that was is written down with the
+        looks: with each sync only where a look finds more, and at the end."""
         due = [end for _, end in self._each() if end.is_dirty or (is_last and end.has_to_save)]
 
         async def sync(end: DiskEnd) -> None:

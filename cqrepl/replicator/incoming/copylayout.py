@@ -1,4 +1,4 @@
-"""How a copy is made like its source's queue."""
+"""The layout of a new copy, made like that of its source's queue."""
 
 from dataclasses import replace
 from pathlib import Path

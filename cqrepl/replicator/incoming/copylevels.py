@@ -1,4 +1,4 @@
-"""How far a queue that is taken in has come beyond appended, and what its source says of it."""
+"""The levels beyond appended of a queue that is taken in, and the words of its source on it."""
 
 import logging
 import threading
@@ -27,7 +27,7 @@ _logger: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class BeyondAppended:
-    """Up to which indexes.
+    """The indexes up to which levels beyond appended are true of one queue.
 
     Args:
         committed: its source has called it safe up to this.
@@ -58,7 +58,7 @@ def tell_synced(queue: "SinkQueue", index: int) -> None:
 
 
 def kept_back(queue: "SinkQueue") -> dict[AckLevel, str]:
-    """Why levels are true of no more here, "" for no reason, of a queue that is open."""
+    """The reasons why levels beyond appended rise no further in an open queue, "" for none."""
     synced, trouble = queue.unproved.why or "", queue.disk.trouble
     if trouble is not None:
         synced = f"it is not known to be on the disk: {trouble}"
@@ -79,11 +79,11 @@ def look_at_levels(queue: "SinkQueue") -> None:
 
 
 def await_stored(queue: "SinkQueue", lane: "SinkLane") -> None:
-    """What a live pump stores in this lane is synced at once, and its source hears of it."""
+    """Has all that a live pump stores in this lane synced at once, and its source told of it."""
     if surroundings().has_threads:  # else the pump comes back after each step
         sync = partial(_sync_stored, queue, queue.disk, queue.owner)
         queue.syncer.stored.watch(queue.queue, lane, sync, queue.disk.note)
-        queue.disk.note()  # what was stored before has rung for nobody
+        queue.disk.note()  # nothing has noted what was stored before
 
 
 def _sync_stored(

@@ -1,10 +1,10 @@
-"""What of a copy goes to quarantine before it is taken in any further: where its source holds
-something else, or never had it.
+"""Takes the tail off a copy that its source never had, or holds otherwise, before the copy is
+taken in any further.
 
-Theory of operation. What differs is put aside with the next connection, and comes again from the
-source (`CopyTail.differs_from`). What is of an epoch that the source's copy never had is cut off
-once the source has proved that it holds what is before it (`CopyTail.beyond`). Either waits until
-no other process has the copy open.
+Theory of operation. A tail that differs goes to quarantine with the next connection, and comes
+again from the source (`CopyTail.differs_from`). A tail of an epoch that the source's copy never had
+is cut off once the source has proved that it holds what is before it (`CopyTail.beyond`). Either
+waits until no other process has the copy open.
 """
 
 import logging
@@ -47,8 +47,8 @@ class CopyTail:
         self.beyond, self.may_differ_from = tail.beyond, tail.may_differ_from
 
     def explanation(self, index: int, disk: DiskEnd) -> Stop | None:
-        """Why no host is at fault where a copy differs from its source from an index on; None: that
-        is not known.
+        """The stop that tells why no host is at fault where a copy differs from its source from an
+        index on; None where that is not known.
 
         Args:
             disk: of the copy.

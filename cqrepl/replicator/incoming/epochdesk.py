@@ -1,4 +1,7 @@
-"""What a sink does about epochs on one connection: whom it refuses, and what of its copies goes."""
+"""Refuses the sources, and cuts off the tails of copies, that epochs have overtaken.
+
+It is the work of a sink on one connection.
+"""
 
 import logging
 from functools import partial
@@ -59,9 +62,9 @@ class EpochDesk:
     async def follow(
         self, event: ev.LineageProved, queue: SinkQueue, end: Index, identity: Identity | None
     ) -> bool:
-        """The source has proved that it holds what is here: nobody else writes to the copy from now
-        on. False where the copy had a tail that the source never had: that is in quarantine, and
-        the queue is to be offered anew.
+        """Locks a copy: the source has proved that it holds the same, and no other writer may
+        append to it from now on. False where the copy had a tail that the source never had: that is
+        in quarantine, and the queue is to be offered anew.
 
         Args:
             end: of the copy, when it was compared: one that goes on behind it is none of that.

@@ -1,4 +1,4 @@
-"""Which queues of a sink are taken from the peer of one connection.
+"""The queues of a sink that are taken from the peer of one connection.
 
 The file of a cluster names one master for each queue. Any other host that offers it, by another
 version of that file or because it offers what it has to whatever is there, as Java's sources do, is
@@ -54,7 +54,7 @@ class QueuesFromHere:
             pump.log.tell(logging.INFO, pump.label, f"queue {name!r}: the peer does not offer it")
 
     def refusal(self, queue: SinkQueue) -> str | None:
-        """Why a queue is not taken from this peer; None where it is."""
+        """The reason why a queue is not taken from this peer; None where it is taken."""
         if queue.master_id in (None, self._connection.remote_id) or not queue.epochs.are_known:
             return None  # by its epochs another host may lead it: they are read when it is offered
         return f"it is taken from host {queue.master_id} only"

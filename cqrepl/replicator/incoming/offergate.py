@@ -1,6 +1,6 @@
-"""Whether a queue that is offered on one connection is taken from there now.
+"""Decides whether a sink takes a queue that is offered on one connection from there now.
 
-Where it is not, the source hears why: that it may offer it again, or that it is refused.
+Where it does not, the source hears why: that it may offer it again, or that it is refused.
 """
 
 import logging
@@ -41,7 +41,7 @@ class OfferGate:
         self._changed = changed
 
     def lets_in(self, session: "SinkSession", event: QueueOffered, queue: SinkQueue) -> bool:
-        """Whether this offer is to be answered; if so, the path that the queue has come is kept.
+        """True when this offer is to be answered; then the path that the queue has come is kept.
 
         Args:
             session: lets go of what is not for now. It has this gate: kept here, the two would be a
@@ -81,7 +81,7 @@ class OfferGate:
         return can_prove or stop.reason is StopReason.REFUSED
 
     def _refuse_loop(self, cid: Cid, queue: SinkQueue, path: tuple[int, ...]) -> None:
-        """It has come by this host: nobody in that circle has it of its own."""
+        """Refuses a queue that has come by this host: no host in that circle has its own of it."""
         why = f"a loop: it has come by hosts {', '.join(map(str, path))}, of which this is one"
         queue.left = Stop(name=queue.name, reason=StopReason.REFUSED, message=why)
         self._pump.log.tell(logging.ERROR, self._pump.label, queue.left.line)

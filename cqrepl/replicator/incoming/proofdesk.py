@@ -1,5 +1,8 @@
-"""What a sink says, on one connection, of what its queues hold: with its answers, and when its
-source searches for where the two copies begin to differ."""
+"""Tells a source, on one connection, what the queues of a sink hold.
+
+That goes with each answer, and again when the source searches for where the two copies begin to
+differ.
+"""
 
 from dataclasses import replace
 from functools import partial

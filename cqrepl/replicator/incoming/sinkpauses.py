@@ -1,8 +1,8 @@
-"""What a sink says on one connection of queues that it can be offered: of those that pause when
-their pauses are over, and of all when another source gives them back.
+"""Tells a source, on one connection, of queues that it can offer to the sink again.
 
-A queue pauses over what this machine, or its source, cannot do for now (`pause`). The reason is
-logged once, and once more that it goes on.
+These are queues whose pauses are over, and queues that another source gives back. A queue pauses
+over what this machine, or its source, cannot do for now (`pause`). The reason is logged once, and
+once more that it goes on.
 """
 
 import logging

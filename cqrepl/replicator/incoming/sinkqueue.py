@@ -319,8 +319,9 @@ class SinkQueue:
         return self.tail.cut_off()
 
     def follow(self, history: History | None, leader: int) -> None:
-        """This queue is proved to be a copy of that of a source with this history, which a host
-        leads: nobody else writes to it from now on, and no host of an earlier epoch is followed.
+        """Follows the host that leads: this queue is proved to be a copy of that of a source with
+        this history. No other writer appends to it from now on, and no host of an earlier epoch is
+        followed.
 
         Raises:
             QueueLocked, OSError: as `lock`; or that may not be on the disk.
@@ -355,9 +356,10 @@ class SinkQueue:
             self.check_identity(of_source)
 
     def may_put_aside(self, index: int) -> bool:
-        """Its source holds something else from `index` on. True where that goes to quarantine, with
-        the next connection, and comes again: where the user has said so, or where a power cut left
-        what nobody has proved since."""
+        """Notes that its source holds something else from `index` on. True where what is here goes
+        to quarantine, with the next connection, and comes again: where the user has said so, where
+        a power cut left it and no copy has proved it since, or where a host wrote it that led no
+        longer."""
         if self._puts_aside or self.tail.explanation(index, self.disk) is not None:
             self.tail.begin_to_put_aside(index, self.queue)
         return self.is_waiting_for_quarantine
@@ -401,8 +403,8 @@ class SinkQueue:
         return start
 
     def uncompared(self, start: Index, offered: int) -> str | None:
-        """What is to be said of the rest, where a source that does not compare is asked from
-        `start` on; None where there is no rest.
+        """A sentence on the excerpts that are not compared, where a source that cannot prove what
+        it holds is asked from `start` on; None where all are.
 
         Raises:
             QueueError: the queue cannot be read.
@@ -410,7 +412,8 @@ class SinkQueue:
         return uncompared(self.queue, start, self.next_index, offered)
 
     def new_of(self, batch: ExcerptBatch) -> ExcerptBatch | None:
-        """What of a batch is new here; what is not is compared, and mended where it was torn.
+        """The excerpts of a batch that are new here; None for none. The others are compared, and
+        mended where they were torn.
 
         Raises:
             Diverged: this queue holds something else, and no power cut explains it.
@@ -433,8 +436,8 @@ class SinkQueue:
         return None if count == len(batch) else batch.part(count, len(batch))
 
     def certain_count(self, batch: ExcerptBatch) -> int:
-        """How many excerpts of a batch can be given back: a source that lacks them cannot tell
-        whether a power cut has torn them here.
+        """The number of excerpts of a batch that can be given back, up to the first doubtful one: a
+        source that lacks them cannot tell whether a power cut has torn them here.
 
         Raises:
             QueueDamaged: not even the first one.

@@ -287,7 +287,8 @@ class SinkSession:
             self._pump.log.tell(logging.WARNING, self._pump.label, f"queue {queue.name!r}: {why}")
 
     async def _lock(self, event: ev.LineageProved) -> None:
-        """What this queue holds is its source's: from now on nobody else writes to it."""
+        """Locks a copy whose source has proved that it holds the same: from now on no other writer
+        may append to it."""
         if self._connection.has_stopped(event.cid):  # before its turn
             return
         queue, end = self._queues[event.name], self._ends[event.cid]

@@ -51,7 +51,7 @@ SILENCE_SECONDS: Final = 40.0  # a host that says nothing for so long gives noth
 
 
 class FetchTold(NamedTuple):
-    """What a host gives of a queue, for the one that has asked."""
+    """A part of a queue that a host gives to the host that has asked."""
 
     csp: str
     name: str
@@ -79,7 +79,7 @@ class _Store:
         self._appender: Appender = self._queue.appender(payload_max=NO_LIMIT)
 
     def take(self, lengths: list[int], data: bytes) -> None:
-        """What comes next of the stream."""
+        """Takes what comes next of the stream."""
         noted = self._record.excerpts
         come = self._first + len(self._lengths) + len(lengths)
         if come > noted or max(lengths, default=0) > EXCERPT_MAX:

@@ -2,9 +2,9 @@
 
 Theory of operation. A queue that has lost one stops as damaged, on both sides. Where the other side
 of a connection gives store files, as every host of ours does, what is missing or is not what it was
-comes from there (`fetcher`), and is held against what was noted. Then the queue goes on, with
-another connection. Where nobody has it, the queue stays as it is, and each new connection is asked;
-where a full disk or the like was in the way, the same one again.
+comes from there (`fetcher`), and is compared with what was noted. Then the queue goes on, with
+another connection. Where no host has it, the queue stays as it is, and each new connection is
+asked; where a full disk or the like was in the way, the same one again.
 """
 
 import logging
@@ -74,8 +74,9 @@ class LostFiles:
 
     @property
     def is_mending(self) -> bool:
-        """True while somebody may still give what a queue has lost, or is given it, or was given it
-        a moment ago: its queue goes on with another connection."""
+        """True while another host may still give what a queue here has lost. Also while this host
+        gives another one a store file, or did a moment ago: that host's queue goes on with another
+        connection."""
         return self.is_taking or bool(self._given) or trio.current_time() < self._gave_until
 
     def _note_given(self, change: int) -> None:
@@ -85,7 +86,7 @@ class LostFiles:
 
     @property
     def is_taking(self) -> bool:
-        """True while somebody may still give what a queue has lost."""
+        """True while another host may still give what a queue here has lost."""
         return self._is_taking or any(self._lost.values())
 
     def note(self, name: str, known: Mapping[Cycle, ClosedCycle]) -> None:
@@ -130,7 +131,7 @@ class LostFiles:
             nursery.cancel_scope.cancel()
 
     async def _end_giving(self) -> None:
-        """Tells when nobody is given anything any more."""
+        """Tells, each time, that this host gives no other one a store file any more."""
         while True:
             if self._given or self._gave_until == -math.inf:
                 await self._changed.wait()
