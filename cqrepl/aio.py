@@ -42,7 +42,7 @@ _guests: Final[dict[asyncio.AbstractEventLoop, "_Guest"]] = {}
 
 
 class _Guest:
-    """The run of trio inside one event loop; ends when nobody uses it."""
+    """The run of trio inside one event loop; ends when no host uses it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.users = 0
@@ -56,7 +56,7 @@ class _Guest:
 
     @classmethod
     async def enter(cls) -> "_Guest":
-        """That of the loop that runs here, which has one user more."""
+        """The run inside the event loop that runs here, which has one user more now."""
         loop = asyncio.get_running_loop()
         while (guest := _guests.get(loop)) is not None and guest.is_ending:
             await asyncio.wait([guest.done])
@@ -68,7 +68,7 @@ class _Guest:
             await asyncio.wait([guest._begun])
         except BaseException:
             guest.leave()
-            if guest.is_ending:  # nobody may run the loop behind this
+            if guest.is_ending:  # the loop may end behind this
                 await settled(guest.done, lambda: None)
             raise
         return guest
@@ -98,7 +98,7 @@ class _Guest:
         self.soon(begin)
 
     async def call(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """What this gives or raises, run as a task of trio."""
+        """Runs this as a task of trio; gives or raises what it does."""
         answer: asyncio.Future[Result] = self._loop.create_future()
         scope = trio.CancelScope()
 
@@ -266,7 +266,7 @@ class AsyncioHost:
         await self.call(self._running().wait_stopped)
 
     async def call(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """What a function for trio gives or raises, run beside the host.
+        """Runs a function for trio beside the host; gives or raises what it does.
 
         Raises:
             HostEnded: the host has ended.
@@ -339,8 +339,8 @@ class AsyncioQueue(OuterQueue):
 
     @property
     def board(self) -> AckBoard:
-        """How far each sink is, and how threads wait for that; `Refused` for a queue that is taken
-        in."""
+        """The board that tells how far each sink is, and at which threads wait; `Refused` for a
+        queue that is taken in."""
         return self._queue.board
 
     @property

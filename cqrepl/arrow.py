@@ -46,7 +46,7 @@ def record_batches(
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator["pa.RecordBatch"]:
-    """What a queue holds now from `index_from` to `index_to`, both included.
+    """The excerpts that a queue holds now from `index_from` to `index_to`, both included.
 
     Args:
         max_rows: of one record batch.

@@ -152,7 +152,7 @@ class BlockingHost:
             raise ended_by(self._failure)
 
     def told(self, ended: WaitEnded) -> Exception:
-        """What is raised for a wait that has ended: what has ended the host, if anything has."""
+        """The error to raise for a wait that has ended: what has ended the host, if anything."""
         assert self._host is not None
         if self._host.has_ended:  # it may be over by now, too: the wait had begun before
             self._over.wait()
@@ -230,7 +230,7 @@ class BlockingQueue(OuterQueue):
 
     @property
     def board(self) -> AckBoard:
-        """How far each sink is; `Refused` for a queue that is taken in."""
+        """The board that tells how far each sink is; `Refused` for a queue that is taken in."""
         self._host.check()
         return self._queue.board
 

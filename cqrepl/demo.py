@@ -39,7 +39,7 @@ _FRAME_BYTES: Final = 50  # about what a frame adds to a payload: only decides w
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a demonstration measured and found."""
+    """The measurements and the findings of a demonstration."""
 
     excerpts: int
     payload_bytes: int

@@ -1,4 +1,4 @@
-"""What a process has around it: clocks, its id, chance, threads, and the calls that reach a disk.
+"""The surroundings of a process: clocks, its id, chance, threads, and calls that reach a disk.
 
 Everything that replication takes from the machine besides trio's own clock and sockets comes
 through `surroundings()`. The default is the machine itself, one call away. A laboratory has several
@@ -51,15 +51,16 @@ class Surroundings:
         return os.getpid()
 
     def is_alive(self, process: int) -> bool | None:
-        """Whether there is a process of this id; None: the system knows."""
+        """True when there is a process of this id; None: the system knows."""
         return None
 
     def start_of(self, process: int) -> int | None:
-        """When it was started, in clock ticks since the machine was; None: the system knows."""
+        """The time at which a process was started, in clock ticks since the machine was; None: the
+        system knows."""
         return None
 
     def boot_id(self) -> bytes:
-        """What the machine calls its present start; nothing where it does not say."""
+        """The id that the machine gives its present start; empty where it gives none."""
         try:
             told = _boot_id()
         except OSError:
@@ -92,14 +93,14 @@ class Surroundings:
         return time.monotonic()
 
     def processor_seconds(self) -> float:
-        """How long this thread has had a core so far."""
+        """The seconds that this thread has had a core so far."""
         return time.thread_time()
 
     def give_time(self) -> None:
         """Tells the native kernel what time it is, where it cannot know."""
 
     def thread_seconds(self) -> float:
-        """How long work takes that would be done in a thread, where there are none."""
+        """The seconds that work takes which would be done in a thread, where there are none."""
         return 0.0
 
     def sleep(self, seconds: float) -> None:
@@ -170,7 +171,8 @@ def monotonic() -> float:
 
 
 def born_ns(path: Path) -> int:
-    """When the file was made, in nanoseconds since 1970; 0 where the system does not say."""
+    """The time at which a file was made, in nanoseconds since 1970; 0 where the system does not
+    say."""
     if _statx is None:
         return 0
     found = ctypes.create_string_buffer(_STATX_BYTES)

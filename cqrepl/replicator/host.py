@@ -256,8 +256,8 @@ class Host:
         return queue.differs_at
 
     async def quarantine(self, name: str) -> Quarantine:
-        """What a queue that is taken in holds otherwise than its source goes to quarantine, and
-        comes again; what has gone.
+        """Moves to quarantine what a queue that is taken in holds otherwise than its source, from
+        where it comes again. The result tells what has gone.
 
         Raises:
             ValueError, Refused: as `differs_at`.
@@ -323,7 +323,7 @@ class Host:
                 async with self.turn(name):
                     await self._remove(name)
             for name, queue in list(self.sink.queues.items()):
-                # where there was a promotion, it is taken from whoever that has made the leader
+                # after a promotion, it is taken from the host that this has made the leader
                 giver = settings.sink.masters.get(name)
                 if queue.epochs.are_known and queue.epochs.now.promised:
                     giver = queue.epochs.now.promised_to
@@ -520,7 +520,7 @@ class Host:
         return self._paths[name] if queue is None else queue.path
 
     def writer(self, name: str) -> OwnWriter:
-        """What appends to a queue that is streamed, for the program."""
+        """The writer that appends to a queue that is streamed, for the program."""
         return self._writers.of(name, self.path_of)
 
     def _make_session(self, connection: Connection, pump: Pump) -> Session:

@@ -1,4 +1,4 @@
-"""How a program that embeds a host learns of its end."""
+"""The errors by which a program that embeds a host learns of its end."""
 
 from types import TracebackType
 from typing import Self
@@ -18,7 +18,8 @@ def only_error(error: BaseException) -> BaseException:
 
 
 def ended_by(failure: BaseException | None) -> HostEnded:
-    """What is raised where a host is used that has ended so; None: in order."""
+    """The error to raise where a host is used that this failure has ended; None: it has ended in
+    order."""
     if failure is None:
         return HostEnded("this host has ended")
     ended = HostEnded(f"this host has ended: {failure or type(failure).__name__}")
@@ -27,7 +28,7 @@ def ended_by(failure: BaseException | None) -> HostEnded:
 
 
 def is_only_told(error: BaseException, failure: BaseException) -> bool:
-    """Whether an error of the program says no more than what has ended its host."""
+    """True when an error of the program says no more than what has ended its host."""
     return isinstance(error, HostEnded) and error.__cause__ is failure
 
 

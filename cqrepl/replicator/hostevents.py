@@ -1,11 +1,12 @@
-"""What a host tells its program: what is safe, how far copies are, what differs, who leads.
+"""The events that a host tells its program: what is safe, how far copies are, what differs, and who
+leads.
 
 Theory of operation. Nothing is queued. One task compares how things stand with what was told last,
-and has a thread make one call for each that is different; while a call lasts, nothing else is told,
-and afterwards only how things stand then. So a program that takes its time costs nobody else any,
-what waits for it never grows beyond one value for each queue and host, and the pumps, native or
-not, know nothing of it. An acknowledgement is looked for by a watch at the board, which rings the
-bell of the event loop; for everything else it looks once a second, and when something has changed.
+and has a thread make one call for each difference. While a call lasts, nothing else is told, and
+afterwards only how things stand then. So a program that takes its time delays no other part of the
+host, what waits for it never grows beyond one value for each queue and host, and the pumps, native
+or not, know nothing of it. The task hears of acknowledgements by a watch at the board, which rings
+the bell of the event loop. For all else it looks once a second, and when something has changed.
 """
 
 import logging
@@ -39,7 +40,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class Role(Enum):
-    """What this host does with a queue."""
+    """The work of this host on a queue."""
 
     LEADING = "leading"  # it streams the queue, and local writers may append
     FOLLOWING = "following"  # it takes the queue in
@@ -48,7 +49,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvents:
-    """What is called when something is different; each may be left out.
+    """The functions that a host calls when something is different; each may be left out.
 
     The calls come one after the other, from a thread that is not the event loop's, and may take
     their time: what changes meanwhile is told afterwards, as it stands then. An exception is
@@ -159,7 +160,7 @@ class EventDesk:
             await trio.sleep(LOOK_SECONDS)  # they wait until there is one
 
     def _news(self) -> list[_Call]:
-        """What is to be called; from now on it counts as told."""
+        """The calls that are to be made; from now on they count as made."""
         calls: list[_Call] = []
         events = self._events
         if events.on_role is not None:

@@ -130,7 +130,7 @@ class HostQueue:
 
     @property
     def board(self) -> AckBoard:
-        """How far each sink is, and how to wait for that from any thread.
+        """The board that tells how far each sink is; any thread may wait at it.
 
         Raises:
             Refused: the queue is taken in, or not open yet.
@@ -152,7 +152,7 @@ class HostQueue:
 
     @property
     def given_policy(self) -> AckPolicy | None:
-        """What the queue's own policy is, by a configuration or a program; None: it has none."""
+        """The queue's own policy, by a configuration or a program; None where it has none."""
         opened = self._host.source.queues.get(self.name)
         if opened is not None:
             return opened.leading.given
@@ -191,9 +191,9 @@ class HostQueue:
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
-            policy: when they count as safe. None: as the policy says that the queue was given, and
-                of one with a window nothing but that is waited for; where it was given none, nobody
-                is. A policy with a window waits first, for what was appended with such a one
+            policy: when they count as safe. None: as the policy says that the queue was given. If
+                that has a window, only the window is waited for; if the queue was given none, no
+                host is. A policy with a window waits first, for what was appended with such a one
                 before.
 
         Raises:
@@ -274,7 +274,8 @@ class HostQueue:
         self._host.sink.applied(index, self.name)
 
     def _waited_with(self, policy: AckPolicy | None) -> Leading | None:
-        """What an append waits with; None where it is for nobody: the queue was given no policy.
+        """The `Leading` that an append waits with; None where it waits for no host, as the queue
+        was given no policy.
 
         Raises:
             Refused: the queue is taken in, or not open yet.
@@ -289,7 +290,7 @@ class HostQueue:
         return self._host.writer(self.name).append(payloads, now_ms)
 
     def _note_drained(self) -> None:
-        """What was waited for is there: Java's marks follow."""
+        """Raises Java's marks: what was waited for is there."""
         if self.name in self._host.source.queues:
             self._host.source.queues[self.name].counters.drained()
 

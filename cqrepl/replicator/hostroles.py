@@ -1,7 +1,7 @@
-"""Which queues a host streams, and which it takes in, when it starts.
+"""The queues that a host streams, and those that it takes in, when it starts.
 
 The file of a cluster names a master for each, which is only the first choice: where a copy has
-promised an epoch, that says who leads.
+promised an epoch, that epoch says which host leads.
 """
 
 from collections.abc import Mapping, Set

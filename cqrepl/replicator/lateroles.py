@@ -1,7 +1,7 @@
-"""Queues whose epochs could not be read when the host started: who leads them is found out later.
+"""Queues whose epochs could not be read when the host started: it finds out later who leads them.
 
-By the file of the cluster such a queue is taken in. Where this host leads it by its epochs, nobody
-offers it: it is looked at again and again, and streamed as soon as that is known.
+By the file of the cluster such a queue is taken in. Where this host leads it by its epochs, no
+other host offers it. So it is looked at again and again, and streamed as soon as that is known.
 """
 
 import logging
@@ -23,7 +23,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class LateRoles:
-    """Of one host of a cluster."""
+    """Such queues of one host of a cluster."""
 
     def __init__(self, host: "Host") -> None:
         self._host = host

@@ -35,7 +35,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class AckOutcome(Enum):
-    """How a wait has ended."""
+    """The ways in which a wait can end."""
 
     ACKED = "acked"  # it is as safe as the policy says
     UNKNOWN = "unknown"  # the time is over, and whether hosts have it is not known
@@ -94,10 +94,10 @@ class SteppedDown(Exception):
 
 
 class _Needed(NamedTuple):
-    """What a policy waits for.
+    """The level that a policy waits for, and the hosts.
 
     Args:
-        hosts_min: so many hosts, 0 for none.
+        hosts_min: so many hosts have to say so, 0 for none.
         hosts: the ids of those that count.
     """
 
@@ -113,7 +113,7 @@ class Leading:
     Args:
         path: directory of the queue.
         policy: that the queue was given, by a configuration or a program. None: it was given none;
-            then appends wait for nobody, and it is safe what one host has appended.
+            then appends wait for no host, and what one host has appended is safe.
         epoch: see below.
 
     Attributes:
@@ -121,8 +121,8 @@ class Leading:
             It stays: a host that leads once more, in a later epoch, has another `Leading`.
         policy: of each call that does not give its own, but for appends.
         given: the policy that the queue was given; None: none.
-        unknown_waits: how many waits have ended because their time was over: whether hosts have
-            what they waited for is not known.
+        unknown_waits: the number of waits that have ended because their time was over: it is not
+            known whether hosts have what they waited for.
         has_stepped_down: a wait has ended so, under a policy that says so; or another host leads.
         hindrances: what keeps hosts from saying that an index is as safe as a policy says, for
             people; any thread asks.
@@ -157,8 +157,8 @@ class Leading:
         what was appended before.
 
         Args:
-            policy: None: the one that the queue was given. If that has a window, it is all that is
-                waited for: so many excerpts are under way. If it was given none, nobody is.
+            policy: None: the one that the queue was given. If that has a window, only the window is
+                waited for: so many excerpts are under way. If it was given none, no host is.
 
         Raises:
             SteppedDown: a policy has had this host step down, now or before. What was appended
@@ -206,8 +206,8 @@ class Leading:
         """The same in a task of the source's event loop.
 
         Raises:
-            RuntimeError: a connection waits for what this task does, so nobody's acknowledgement
-                would come that way; nothing is appended.
+            RuntimeError: a connection waits for what this task does, so no acknowledgement would
+                come that way; nothing is appended.
         """
         policy = self._or_given(policy)
         if self._needed(policy).hosts_min:
@@ -319,7 +319,8 @@ class Leading:
         return AckOutcome.ACKED
 
     def _wanted(self, index: int, policy: AckPolicy) -> Wanted | None:
-        """What a wait is for, in a thread or in a task; None where it is for nobody."""
+        """The index, hosts and level of a wait, in a thread or a task; None where it waits for no
+        host."""
         needed = self._needed(policy)
         if not needed.hosts_min:
             return None
@@ -328,7 +329,7 @@ class Leading:
         return index, needed.hosts_min, needed.level, needed.hosts
 
     def commit_index(self, policy: AckPolicy | None = None) -> int:
-        """Up to which index a policy calls the queue safe now; -1 for nothing.
+        """The index up to which a policy calls the queue safe now; -1 for nothing.
 
         Raises:
             QueueError, OSError: the queue cannot be read.
@@ -339,14 +340,14 @@ class Leading:
         return commit_index(policy or self.policy, marks, NOTHING if last is None else last)
 
     def safe_index(self) -> int:
-        """Up to which index the queue's own policy calls safe what hosts have, however long the
-        queue is; -1 for nothing. Asked often, of many queues."""
+        """The index up to which the queue's own policy calls safe what hosts have, however long the
+        queue is; -1 for nothing. It is asked for often, of many queues."""
         return commit_index(
             self.policy, self._marks_at({AckLevel.APPENDED, self.policy.level}), INDEX_MAX
         )
 
     def marks(self) -> Mapping[int, Mapping[AckLevel, int]]:
-        """Up to which index each level is true of each host, in this run of the source."""
+        """The index up to which each level is true of each host, in this run of the source."""
         return self._marks_at(AckLevel)
 
     def _marks_at(self, levels: Iterable[AckLevel]) -> Mapping[int, Mapping[AckLevel, int]]:
@@ -403,8 +404,8 @@ class Leading:
             self._close_unused()
 
     def _needed(self, policy: AckPolicy) -> _Needed:
-        """What a policy waits for. That of the last one asked about is kept: most appends have the
-        same."""
+        """The needs of a policy. Those of the last policy are kept: most appends have the same
+        one."""
         needed = self._last_needed
         if needed is None or needed.policy is not policy:
             count, hosts = _count(policy), named_hosts(policy.counted)
@@ -417,7 +418,8 @@ class Leading:
             self._queue = None
 
     def _beyond_window(self, policy: AckPolicy, count: int) -> tuple[int, int] | None:
-        """What has to be safe before so many excerpts more may be unsafe; None: nothing."""
+        """The append that has to be safe before so many excerpts more may be unsafe: its last index
+        and number of excerpts. None: none has to be."""
         if policy.window is None:
             return None
         with self._guard:
@@ -429,7 +431,7 @@ class Leading:
             self._unsafe.remove(safe)
 
     def _or_given(self, policy: AckPolicy | None) -> AckPolicy:
-        """What an append waits for."""
+        """The policy that an append waits for."""
         return policy or self.given or _NOBODY_WAITS
 
     def _note(self, index: int, count: int, policy: AckPolicy | None) -> AckPolicy | None:

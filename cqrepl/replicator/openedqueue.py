@@ -20,7 +20,7 @@ Append = Callable[[Sequence[Payload], int | None, AckPolicy | None], Appended]
 
 class OpenedQueue(Queue):
     """One queue of a running host, opened for threads of its program; made by `HostQueue.open`. It
-    is read as any other. An appender of its own, as `appender` gives it, waits for nobody."""
+    is read as any other. An appender of its own, as `appender` gives it, waits for no host."""
 
     _append_by: Append
 

@@ -6,9 +6,10 @@ there while the copy is known to be one, none of it is doubtful, and nothing has
 before any of its files do. So what a host passes on is at most what it holds itself, and what it
 acknowledges to its own source says nothing of hosts behind it.
 
-The path of a queue are the ids of the hosts that it has come by, its first source before all. It
-goes out with each offer, and who finds itself in it takes nothing: the hosts would go round in a
-circle, with nobody to begin. Until a copy was offered, its path is that of its master.
+The path of a queue is the ids of the hosts that it has come by, its first source before all. It
+goes out with each offer. A host that finds itself in it takes nothing: else the hosts would take
+the queue from each other in a circle that none begins. Until a copy was offered, its path is that
+of its master.
 """
 
 import logging
@@ -33,7 +34,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 def why_not_passed_on(copy: SinkQueue) -> str | None:
-    """Why nobody is to take this copy from here now; None where they may."""
+    """The reason why no host is to take this copy from here now; None where hosts may."""
     if copy.stop is not None:
         return copy.stop.message
     if copy.is_waiting_for_quarantine:

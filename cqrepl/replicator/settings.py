@@ -19,18 +19,19 @@ from cqrepl.replicator.agreement.consent import ReturnSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """What a host does with the queues that it streams.
+    """The settings of a host for the queues that it streams.
 
     Args:
         acknowledge: ask for acknowledgements.
         ack_log: directory of the log of acknowledgements; one below it for each of several queues.
         returns: whose back copy is taken.
         wait_for_seconds: after another start of the machine, what a power cut may have torn is
-            streamed to nobody before a copy was compared, for so long.
+            streamed to no sink before a copy was compared, for so long.
         wait_for: only if one of these hosts is known to have a copy; None: any.
         unacknowledged: names of queues for which none is asked for all the same.
-        policies: when what is written to a queue counts as safe, by its name, which appends of a
-            program wait for; else as soon as one host has appended it, and they wait for nobody.
+        policies: when what is written to a queue counts as safe, by its name: appends of a program
+            wait for that. A queue without one: as soon as one host has appended it, and appends
+            wait for no host.
         source_ids: what sinks are told as the source id of a queue, by its name; else its own.
         made_with: roll cycles of queues, by name: one that is not there is made with it.
         all_tailers: sinks keep where all named tailers stand; else those whose names begin
@@ -54,11 +55,11 @@ class SourceSettings:
     all_tailers: bool = False
 
     def asks_ack(self, name: str) -> bool:
-        """Whether the sinks of this queue are to acknowledge."""
+        """True when the sinks of this queue are to acknowledge."""
         return self.acknowledge and name not in self.unacknowledged
 
     def acks_of(self, name: str) -> int:
-        """How many copies a write to this queue waits for; at least 1."""
+        """The number of copies that a write to this queue waits for; at least 1."""
         policy = self.policies.get(name)
         return 1 if policy is None else policy.hosts_min or 1
 
@@ -71,13 +72,13 @@ class SourceSettings:
         return (self.takers if is_passed_on else self.led_takers).get(name)
 
     def waits_for(self, hosts: Iterable[int]) -> bool:
-        """Whether one of these hosts, which have copies, is waited for."""
+        """True when one of these hosts, which have copies, is waited for."""
         return any(self.wait_for is None or host in self.wait_for for host in hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
-    """What a host does with the queues that it takes in.
+    """The settings of a host for the queues that it takes in.
 
     Args:
         roll_cycle: of a new queue whose source does not say its own, as Java's do not.
@@ -193,7 +194,7 @@ class HostSettings:
 
 
 class HostOptions(TypedDict, total=False):
-    """What every source and sink can be given.
+    """The options that every source and sink can be given.
 
     listen: `HOST:PORT`, or `:PORT` for every IPv4 address; port 0 lets the system choose: see
         `port`. Or several of them.

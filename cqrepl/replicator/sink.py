@@ -110,11 +110,11 @@ class Sink:
         if is_here:
             call()
         else:
-            with suppress(trio.RunFinishedError):  # nobody hears of it any more
+            with suppress(trio.RunFinishedError):  # the event loop has ended
                 self._token.run_sync_soon(call)
 
     async def wait_ended(self) -> None:
-        """Returns when a source has ended in order, and nobody gives what a queue has lost."""
+        """Returns when a source has ended in order, and no host gives what a queue has lost."""
         await self.endpoint.ended_orderly.wait()
         await until(lambda: not self._lost_files.is_taking, self.changed)
 
@@ -129,9 +129,9 @@ class Sink:
         return is_over and not self._lost_files.is_taking
 
     async def wait_stuck(self) -> None:
-        """Returns when no queue gets any further from the sources that are connected, whoever has
-        stopped it. What none names for `STUCK_SECONDS` counts as refused, and what this machine
-        keeps from going on for so long as stopped."""
+        """Returns when no queue gets any further from the sources that are connected, whichever
+        side has stopped it. A queue that no source names for `STUCK_SECONDS` counts as refused. One
+        that this machine keeps from going on for so long counts as stopped."""
         await until_stuck(self._untaken, self.changed)
         self.give_up_paused()
         for name in (self._untaken() or set()) - self._damaged():
@@ -149,7 +149,8 @@ class Sink:
         _logger.error("%s", queue.stop)
 
     def give_up_paused(self) -> None:
-        """What this machine keeps from going on stays as it is: it may lack what its source has."""
+        """Stops the queues that this machine keeps from going on: they may lack what their sources
+        have."""
         for queue in self.queues.values():
             if queue.stop is None and queue.pause.trouble is not None:
                 queue.stop = queue.pause.trouble
@@ -367,7 +368,7 @@ class Sink:
         return uses or queue.owner is not None
 
     def make_session(self, connection: Connection, pump: Pump) -> SinkSession:
-        """What works on a new connection."""
+        """The session that works on a new connection."""
         self._token = trio.lowlevel.current_trio_token()
         return SinkSession(self.queues, self.changed, connection, pump, self._sessions)
 
@@ -390,7 +391,7 @@ class SinkOpener:
         self._touch_ahead_bytes = _touch_ahead(settings)
 
     def place_logs(self, names: Iterable[str]) -> None:
-        """Where the logs of appended excerpts are depends on how many queues there are."""
+        """Chooses where the logs of appended excerpts are: that depends on the number of queues."""
         self._logs = log_paths(self.settings.append_log, names)
 
     def open(

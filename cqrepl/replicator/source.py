@@ -104,7 +104,7 @@ class Source:
         return self._late.troubles
 
     def asks_ack(self, name: str) -> bool:
-        """Whether the sinks of a queue are to acknowledge."""
+        """True when the sinks of a queue are to acknowledge."""
         return self._shared.asks_ack(name)
 
     @property
@@ -161,7 +161,7 @@ class Source:
         return self._only(queue).leading
 
     def board(self, queue: str | None = None) -> AckBoard:
-        """How far each sink is with a queue, and how to wait for that from any thread.
+        """The board that tells how far each sink is with a queue; any thread may wait at it.
 
         Args:
             queue: its name; may be left out when there is one.
@@ -198,10 +198,10 @@ class Source:
         await until(lambda: self.has_stopped, self._shared.changed)
 
     async def wait_stuck(self) -> None:
-        """Returns when no sink that is connected gets any further with any queue, whoever has
-        stopped it; what none takes for `STUCK_SECONDS` counts as refused. A sink that has left in
-        order counts as it stood then, until another one is there; with no sink at all, a queue of
-        ours that is damaged gets no further."""
+        """Returns when no sink that is connected gets any further with any queue, whichever side
+        has stopped it. A queue that no sink takes for `STUCK_SECONDS` counts as refused. A sink
+        that has left in order counts as it stood then, until another one is there. With no sink at
+        all, a queue of ours that is damaged gets no further."""
         await until_stuck(self._untaken, self._shared.changed)
         untaken = self._untaken() or set()
         troubles = self._troubles()
@@ -348,7 +348,7 @@ class Source:
         self._shared.changed.set()
 
     def _troubles(self) -> list[Stop]:
-        """What keeps queues from being read for now."""
+        """The stops that keep queues from being read for now."""
         met = [each for progress in self._progresses() for each in progress.troubles.values()]
         return [*self._late.troubles.values(), *met]
 
@@ -358,7 +358,8 @@ class Source:
         return {stop.name for stop in found if stop.is_own_damage is is_own}
 
     def _progresses(self) -> list[SinkProgress]:
-        """Of the sinks that are there; of the last one, where none is and that left in order."""
+        """The progress of each sink that is there; that of the last one, where none is there and
+        that one left in order."""
         found = [session.progress for session in self._sessions() if session.has_offered]
         left = self._shared.left
         return [left] if left is not None and not found else found
@@ -403,7 +404,7 @@ class Source:
         return self.queues[name]
 
     def look(self) -> None:
-        """Something has changed that whoever waits may be waiting for."""
+        """Wakes all tasks that wait for a change: something has changed."""
         self._shared.changed.set()
 
     def watch_over(self, lost: LostFiles) -> None:
@@ -531,7 +532,7 @@ class Source:
         self._shared.changed.set()
 
     def make_session(self, connection: Connection, pump: Pump) -> SourceSession:
-        """What works on a new connection."""
+        """The session that works on a new connection."""
         return SourceSession(self.queues, self._shared, connection, pump)
 
 
@@ -595,11 +596,11 @@ async def serve_source(
         return_excerpts_max: most excerpts of one back copy.
         return_seconds_max: longest back copy in seconds; it keeps writers out.
         wait_for_seconds: after another start of the machine, what a power cut may have torn is
-            streamed to nobody before a known sink's copy was compared, for so long.
+            streamed to no sink before a known sink's copy was compared, for so long.
         wait_for: only if one of these hosts is known to have a copy; None: any; empty: never.
-        policies: when what is written to a queue counts as safe, by its name, which
-            `Leading.append` waits for; else as soon as one sink has appended it, and it waits for
-            nobody.
+        policies: when what is written to a queue counts as safe, by its name: `Leading.append`
+            waits for that. A queue without one: as soon as one sink has appended it, and it waits
+            for no sink.
         all_tailers: sinks keep where all named tailers stand; else those whose names begin
             `replicated:`.
         program: adds handlers of its own to the connections.
