@@ -1,1 +1,1 @@
-"""What a host does with queues: sources and sinks, and the API for programs."""
+"""The work of a host on queues: sources and sinks, and the API for programs."""

@@ -142,7 +142,7 @@ class BackCopyTarget:
             return
         if self._write_lock.holder() is None:
             self._appender.append_at(batch)
-        else:  # somebody may have been stopped with it
+        else:  # the process that holds it may be suspended
             await self._in_thread(partial(self._appender.append_at, batch))
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
@@ -155,7 +155,7 @@ class BackCopyTarget:
                 self.close()
 
     def _meet(self, found: WrittenBetween) -> None:
-        """Somebody has appended between two batches."""
+        """Warns that another process has appended between two batches."""
         pids: tuple[int, ...] = ()
         with suppress(OSError):
             pids = users_of_files([self._path / FILE_NAME]).known
@@ -175,7 +175,8 @@ class BackCopyTarget:
         self._between = found
 
     def _compare_between(self, batch: ExcerptBatch) -> ExcerptBatch | None:
-        """What of a batch is to be appended; what somebody has appended between is compared."""
+        """The excerpts of a batch that are to be appended. Those that another process has appended
+        between are compared."""
         between = self._between
         if between is None:
             return batch
@@ -194,7 +195,7 @@ class BackCopyTarget:
         return None if count == len(batch) else batch.part(count, len(batch))
 
     def overdue(self) -> ReturnRefused:
-        """Why it goes no further, when its time is over."""
+        """The refusal of a back copy whose time is over."""
         return ReturnRefused(
             f"host {self._host_id} has more than this queue, and takes longer than"
             f" {self._limits.seconds_max:g} s to give it back, which keep writers out;"

@@ -1,8 +1,8 @@
-"""What of a source does not go out on one connection for now: what cannot be read, what the sink
-has not answered in time, and what the operator has paused; and how it goes on.
+"""Holds back queues of a source that do not go out on one connection for now, until they go on.
 
-A sink that knows of that lets go of such a queue, and is offered it again. Another one, as Java's,
-only gets nothing for a while; or the connection ends, where it would wait for something.
+The source cannot read such a queue, the sink has not answered it in time, or the operator has
+paused it. A sink that knows of that lets go of such a queue, and is offered it again. Another one,
+as Java's, only gets nothing for a while; or the connection ends, where it would wait for something.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from cqrepl.replicator.queuestate.stops import Stop
 
 
 class HoldDesk:
-    """Of one connection."""
+    """The queues that are held back on one connection."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class HoldDesk:
     def offers_again(
         self, each: Outgoing, stopped: QueueStopped, drop: Callable[[Outgoing], None]
     ) -> bool:
-        """Whether a queue that has stopped is offered again on this connection, some time later:
-        one that the sink has not answered in time, which may only have been slow, if it knows that
-        what has ended may come again.
+        """True when a queue that has stopped is offered again on this connection, some time later.
+        It is one that the sink has not answered in time, as it may only have been slow. The sink
+        has to know that what has ended may come again.
 
         Args:
             drop: takes a queue off the connection.

@@ -45,7 +45,7 @@ class LateQueues:
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
-        """Why each of them is not open, by name."""
+        """The reason why each of them is not open, by name."""
         return self._troubles
 
     @property

@@ -31,7 +31,7 @@ _HERE: Final = "excerpts"
 
 
 class LateWatch:
-    """Of one queue that a source streams.
+    """Looks, in one queue that a source streams, for cycles that came late.
 
     Args:
         is_own: from its own directory; nothing is found in a copy, which a sink fills in order.
@@ -51,8 +51,8 @@ class LateWatch:
         self._seen_ns = _NEVER  # when names in the directory changed last
 
     def find(self) -> Index | None:
-        """What came while no source ran, as far as is noted: its first index; None for nothing. To
-        be called once, at the start.
+        """The first index of what came late while no source ran, as far as is noted; None for
+        nothing. To be called once, at the start.
 
         Raises:
             QueueError, OSError: the queue, or what is noted of it, cannot be read.
@@ -66,7 +66,8 @@ class LateWatch:
         return index_of(late[0], SEQUENCE_FIRST, self._cycles.shift) if late else None
 
     def look(self, *, is_returning: bool = False) -> Diverged | None:
-        """Why no copy may go on with the stream; None while nothing has come that was passed.
+        """The difference for which no copy may go on with the stream; None while no excerpts came
+        that streams had passed.
 
         Args:
             is_returning: a sink gives back to the queue now.

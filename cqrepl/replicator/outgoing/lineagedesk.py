@@ -1,14 +1,16 @@
-"""What a source compares with its sinks over one connection: before anything moves, and all along.
+"""Compares queues of a source with those of its sink over one connection.
+
+It does so before anything moves, and all along.
 
 Before a stream begins the sink tells what it holds (`LineageClaimed`). While it is on, the sink
 reads what has come from its files, and tells the chain every half second (`CopyAudited`): an
 excerpt that is stored otherwise than it was sent is found so. Where the two differ, the sink is
 asked until the first differing index is known.
 
-To hold one of these chains against a queue takes opening its file and reading on in it, most of
-which holds up all other Python of the process. So of several that a queue has told of one cycle
-only the last counts, which is over all that the others are over; a few queues go together; and
-where more wait, others have their turn first, unless a sink was asked, and is waited for.
+To compare one of these chains with a queue takes opening its file and reading on in it, most of
+which holds up all other Python of the process. So of several that a sink has told of one cycle only
+the last counts, which is over all that the earlier ones are over. A few queues go together. Where
+more wait, other tasks have their turn first, unless a sink was asked, and is waited for.
 """
 
 import math
@@ -185,7 +187,8 @@ class LineageDesk:
             self._connection.lineage_compared(each.cid, identity)
 
     def _settling(self, each: Outgoing) -> Callable[[], Identity | None]:
-        """What settles the identity of both in a thread: nothing, where it was offered."""
+        """The work that settles the identity of both in a thread: none, where it was offered or the
+        peer tells none."""
         if not self._connection.tells_identities or self._identity_offered(each) is not None:
             return _settle_nothing
         return partial(each.queue.settle_identity, self._identity_of_sink(each))

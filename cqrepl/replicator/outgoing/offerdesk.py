@@ -1,4 +1,4 @@
-"""What a source offers over one connection: its queues, as far as the sink takes them now."""
+"""Offers the queues of a source over one connection, as far as the sink takes them now."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -181,7 +181,7 @@ class OfferDesk:
         return end if start is None or not can_prove else min(start, end)
 
     def _held(self, queue: SourceQueue) -> Lineage | None:
-        """What an offer says of what it holds; nothing to a peer that does not compare."""
+        """The lineage of a queue for its offer; None for a peer that does not compare."""
         if not self._connection.compares_lineage:
             return None
         identity = queue.queue.identity.load() if self._connection.tells_identities else None

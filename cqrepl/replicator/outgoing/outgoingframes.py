@@ -35,7 +35,7 @@ class Guarded(Protocol):
     def __call__(
         self, each: Outgoing, work: Callable[[], ExcerptBatch | None], /
     ) -> ExcerptBatch | None:
-        """What `work` gives; None where the queue cannot be read."""
+        """The result of `work`; None where the queue cannot be read."""
 
 
 class OutgoingFrames:
@@ -122,7 +122,7 @@ class OutgoingFrames:
         return sorted(in_turn, key=lambda each: each.has_much and each is not large)
 
     def _look(self, each: Outgoing, tailer: Tailer) -> ExcerptBatch | None:
-        """What comes next in a queue; None when there is nothing now, or it cannot be read."""
+        """The next batch of a queue; None when there is nothing now, or it cannot be read."""
         self.looks += 1
         payload_max = self._connection.config.settings.payload_max
         batch = each.next_batch(tailer, OUT_BYTES, payload_max)

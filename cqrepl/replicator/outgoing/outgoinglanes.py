@@ -40,10 +40,10 @@ LITTLE: Final = 64  # excerpts of a lane
 
 
 class LaneOwner(Protocol):
-    """What the lanes tell their session, and ask it."""
+    """The session that the lanes belong to, as they tell it and ask it."""
 
     def guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
-        """What `work` gives; None where the queue cannot be read."""
+        """The result of `work`; None where the queue cannot be read."""
 
     def has_target(self, each: Outgoing) -> bool:
         """True when the sink has all that was in the queue at the start."""
@@ -108,10 +108,10 @@ class OutgoingLanes:
                 self._catch_up(each, each.lane, each.tailer.next_index)
 
     async def catch_up_in_turns(self) -> None:
-        """The same, some lanes at a time: of a hundred queues all of it takes 10 ms of Python, and
-        so long a thread of the program would not go on whose excerpt is acknowledged. Lanes with
-        much to tell, for which nobody waits one by one, do not wait for room. The more lanes there
-        are, the more are in one turn."""
+        """The same, some lanes at a time. For a hundred queues all of it takes 10 ms of Python, and
+        for so long a thread of the program would not go on whose excerpt is acknowledged. A lane
+        with much to tell does not count: no thread waits for each of its excerpts. The more lanes
+        there are, the more are in one turn."""
         told, most = 0, min(max(TURN_LANES, len(self._lent) // TURNS), TURN_LANES_MAX)
         for each, _ in self._lent.copy():
             if each.lane is not None and each.tailer is not None:

@@ -143,7 +143,7 @@ class Outgoing:
         return self.batch is not None or self.has_much
 
     def room(self, rooms: Rooms) -> int:
-        """How many bytes of it may go out: it is not looked at while that is none."""
+        """The number of its bytes that may go out: it is not looked at while that is 0."""
         return rooms.much if self.has_much else rooms.live
 
     def has_target(self, acknowledged: int) -> bool:
@@ -238,7 +238,7 @@ class Outgoing:
         return self.queue.queue.tailer(index)
 
     def next_batch(self, tailer: Tailer, bytes_max: int, payload_max: int) -> ExcerptBatch | None:
-        """What comes next, up to where the queue is held back; None when there is nothing now.
+        """The next batch, up to where the queue is held back; None when there is nothing now.
 
         Args:
             tailer: this queue's.
@@ -282,7 +282,7 @@ class Outgoing:
         return source.takes_levels and told < source.index_sent
 
     def look_at_tailers(self, looks: TailerLooks) -> list[TailerPosition] | None:
-        """Where named tailers stand; None where there is nothing that a sink may have to hear."""
+        """The positions of named tailers; None where the sink may have nothing to hear."""
         found = looks.of(self.queue.name, self.queue.queue)
         return found if found or self._tailers.has_due else None
 

@@ -1,4 +1,4 @@
-"""What a source asks of a queue that its host takes in, and does not ask of one of its own."""
+"""The differences, for a source, between a queue that its host takes in and one of its own."""
 
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
@@ -6,8 +6,8 @@ from cqrepl.replicator.queuestate.passedon import CopyBehind
 
 
 class CopyDisk:
-    """What a source asks of the disk of a queue, of one that its host takes in: whose sink brings
-    it there, and knows what of it is doubtful."""
+    """Answers what a source asks of the disk of a queue, for a queue that its host takes in: its
+    sink brings that to the disk, and knows what of it is doubtful."""
 
     def __init__(self, copy: SinkQueue) -> None:
         self._copy = copy
@@ -27,7 +27,7 @@ class CopyDisk:
         """Nothing, as before."""
 
     def tell_mended(self, excerpts: int) -> None:
-        """Nothing: nobody gives back."""
+        """Nothing: no sink gives back to a copy."""
 
 
 def check_return_to_copy(host_id: int, ends: tuple[int, int], copy: SinkQueue) -> None:

@@ -42,7 +42,7 @@ class PauseDesk:
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
-        """Why each of the queues that nothing has been read of since does not go on."""
+        """The reason of each queue that does not go on, by name: nothing was read of it since."""
         found = ((name, pause.trouble) for name, pause in self._pauses.items())
         return {name: trouble for name, trouble in found if trouble is not None}
 

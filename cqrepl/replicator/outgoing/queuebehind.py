@@ -1,4 +1,4 @@
-"""Whether a sink has all that was there at the start, asked for one of many queues."""
+"""Finds one of many queues of which a sink has not yet all that was there at the start."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""What sinks give back to a source over one connection: whether they may, how much, how long."""
+"""Takes what sinks give back to a source over one connection, and bounds how much and how long."""
 
 import logging
 import math
@@ -107,12 +107,12 @@ class ReturnDesk:
         return False
 
     def takes_from(self, marks: HostMarks) -> bool:
-        """Whether a host that proves what it holds may give back."""
+        """True when a host that proves what it holds may give back."""
         hosts = self._settings.hosts
         return hosts is not None and (marks.is_known or marks.host_id in hosts)
 
     def check(self, each: Outgoing, next_index: int) -> None:
-        """Whether a sink that is ahead may give back what it has.
+        """Checks that a sink that is ahead may give back what it has.
 
         Raises:
             ReturnRefused: it may not.

@@ -30,7 +30,7 @@ class SourceOpener:
         self._logs: dict[str, Path | None] = {}
 
     def place_logs(self, names: Iterable[str]) -> None:
-        """Where the logs of acknowledgements are depends on how many queues there are."""
+        """Chooses where the logs of acknowledgements are: that depends on the number of queues."""
         self._logs = log_paths(self.settings.ack_log, names)
 
     def open(

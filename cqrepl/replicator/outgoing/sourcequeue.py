@@ -196,7 +196,7 @@ class SourceQueue:
         self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
 
     def _may_be_whole_elsewhere(self, settings: SourceSettings) -> bool:
-        """Whether a sink that is waited for may have what a power cut has torn here. A promoted
+        """True when a sink that is waited for may have what a power cut has torn here. A promoted
         host has no marks yet of the copies that there are beside its own."""
         is_promoted = self.epochs.now.number > 0 and settings.wait_for is None
         return is_promoted or settings.waits_for(self._marks.known())
@@ -214,8 +214,9 @@ class SourceQueue:
             _logger.warning("queue %r: it is read as the power cut left it: %s", self.name, error)
 
     def _lower_marks(self, *, is_running: bool = False) -> None:
-        """What the queue has lost counts as sent and acknowledged no more: other excerpts may get
-        the same indexes. A sink that has it may return it.
+        """Lowers the marks to the end of the queue. What it has lost counts as sent and
+        acknowledged no more, as other excerpts may get the same indexes. A sink that has it may
+        give it back.
 
         Args:
             is_running: all of the last cycle may have been written since it was lost.
@@ -294,8 +295,8 @@ class SourceQueue:
         self.withhold(index)
 
     def _lower_tailers(self) -> None:
-        """What a reader has read of what the queue has lost, it has to read once more: other
-        excerpts may get the same indexes."""
+        """Moves readers that are beyond the end of the queue back to it. Excerpts that they had
+        read are lost, and other ones may get the same indexes."""
         positions, shift = self.queue.tailer_positions, self.queue.layout.roll_cycle.shift
         found = [each for each in positions.look(all_names=True) if each.index > NEXT_OF_EMPTY]
         end = self._end() if found else NEXT_OF_EMPTY  # behind them: they may move meanwhile
@@ -325,7 +326,7 @@ class SourceQueue:
         return found
 
     def kept_back(self) -> dict[int, dict[AckLevel, str]]:
-        """Why sinks say no more of a level, by host id; in any thread."""
+        """The reasons why sinks say no more of a level, by host id; in any thread."""
         return {each.marks.host_id: each.kept_back.copy() for each in list(self.streams)}
 
     @property
@@ -414,8 +415,8 @@ class SourceQueue:
         return is_other and is_alive(holder)
 
     def cause_of(self, error: QueueError | OSError) -> QueueError | OSError:
-        """Why the queue goes no further. Where its directory has gone, that is why, whatever was
-        met of it first."""
+        """The error for which the queue goes no further: this one, or, where its directory has
+        gone, one that says so."""
         try:
             self.queue.check_name()
         except QueueDamaged as lost:
@@ -443,9 +444,9 @@ class SourceQueue:
             self.epochs.check_leads(host_id)
 
     async def hear_fence(self, marks: HostMarks, event: QueueStopped) -> bool:
-        """A sink has refused the queue, as another host leads it. If it is one that has a copy of
-        it, nothing of the queue goes out any more, and this is true; whoever else says so is
-        believed for itself.
+        """Hears that a sink has refused the queue, as another host leads it. True where that sink
+        has a copy of the queue: nothing of the queue goes out any more. Any other sink is believed
+        for itself alone.
 
         Args:
             marks: of that sink.
@@ -536,7 +537,7 @@ def _opened(path: Path, made_with: str | None) -> Queue:
 
 
 class SourceShared:
-    """What the connections of one source have in common, apart from the queues."""
+    """The state that the connections of one source have in common, apart from the queues."""
 
     def __init__(self, settings: SourceSettings, late: Mapping[str, Stop], changed: Signal) -> None:
         self.late = late  # queues that are not open yet, and why
@@ -549,11 +550,11 @@ class SourceShared:
 
     @property
     def returns(self) -> ReturnSettings:
-        """Whose back copy is taken."""
+        """The hosts whose back copy is taken, and the limits of one."""
         return self.settings.returns
 
     def asks_ack(self, name: str) -> bool:
-        """Whether the sinks of a queue are to acknowledge."""
+        """True when the sinks of a queue are to acknowledge."""
         return self.settings.asks_ack(name)
 
     def note_stop(self, stop: Stop, *, is_logged: bool = True) -> None:

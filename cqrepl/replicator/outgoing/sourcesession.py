@@ -144,7 +144,7 @@ class SourceSession:
 
     @property
     def progress(self) -> SinkProgress:
-        """How far the sink has got, once every queue was offered that could be."""
+        """The progress of the sink, once every queue was offered that could be."""
         outgoing, offers = list(self.outgoing.values()), self._offers
         stopped = {each.queue.name for each in outgoing if each.has_stopped}
         untaken = self.queue_names.sources - offers.offered - offers.failed
@@ -158,7 +158,7 @@ class SourceSession:
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
-        """Why queues cannot be read for now, by name."""
+        """The reasons why queues cannot be read for now, by name."""
         return self._pauses.troubles
 
     @property
@@ -166,8 +166,8 @@ class SourceSession:
         return QueueNames(sources=frozenset(self._queues) | frozenset(self._shared.late))
 
     async def work(self) -> None:
-        """What goes on beside the streams: back copies, what sinks tell of their files, and
-        queues that could not be read."""
+        """Does the work beside the streams: takes back copies, compares what the sink tells of its
+        files, and tries queues again that could not be read."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._turns.work, self._act)
             nursery.start_soon(self._returns.work, self._stop, self._begin_later)

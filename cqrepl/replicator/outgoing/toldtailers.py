@@ -1,4 +1,4 @@
-"""What one sink was told of where named tailers stand at its source.
+"""The positions of named tailers at a source, as one sink was told of them.
 
 Theory of operation. A position goes behind the excerpts before it. A reader at the end of a busy
 queue is always a little ahead of what was sent: so a position that has to wait is kept until it can
@@ -20,7 +20,7 @@ from cqrepl.queue.format.tailerposition import TailerPosition
 
 
 class TailerLooks:
-    """Where the named tailers of queues stand, each looked at when it is first asked for.
+    """The positions of the named tailers of queues. Each queue is looked at when first asked for.
 
     Args:
         all_names: also names that do not begin `replicated:`.

@@ -1,20 +1,20 @@
-"""What a source says of its queues on one connection beside their streams: which levels are waited
-for, up to where a queue is safe, and where named tailers stand.
+"""Tells a sink on one connection what its streams do not: the levels that are waited for, the index
+up to which a queue is safe, and the positions of named tailers.
 
 Theory of operation. A source has thousands of queues, and most of them rest. So only those are
-looked at that may have something to say: those that were *touched* since, as something was sent or
-acknowledged, by any sink, or as a level is waited for that was not before; and those that are
-*behind*, whose sink was sent more than it was told is safe, or than is known to be on its disk. A
-native lane raises the marks of its host without a word, but only of what it has sent before, and
-until all of that is told and on the disk its queue is behind. Of many that are, some are looked at
-each time, in turn. What that leaves, as what a program
-of the sink takes later still, is met by a round: some others, in turn, are looked at each time.
+looked at that may have something to say. These were *touched* since: something was sent or
+acknowledged, by any sink, or a level is waited for that was not before. Or they are *behind*: their
+sink was sent more than it was told is safe, or than is known to be on its disk. A native lane
+raises the marks of its host without a word, but only of what it has sent before, and until all of
+that is told and on the disk its queue is behind. Of many that are, some are looked at each time, in
+turn. That leaves some things out, as what a program of the sink takes later still. So some other
+queues are looked at each time too, in turn: a round.
 
 Each word of what is safe wakes the event loops of both ends, and while a thousand queues stream
 there is a new one of each all the time. So there is one rate of them for the connection, and of the
-touched ones those come first that were looked at longest ago: one to which something comes now and
-then waits for no other, and those that stream share what is left. That a level is waited for is
-told at once, whatever the rate.
+touched queues those come first that were looked at longest ago. A queue to which something comes
+now and then waits for no other, and those that stream share what is left. That a level is waited
+for is told at once, whatever the rate.
 
 Readers of any process move named tailers, and nothing tells of it. All queues are looked at once a
 second for that, once for all of their sinks, and those where one has moved, ten times a second.
@@ -44,7 +44,7 @@ TURN_SECONDS: Final = 0.001
 
 
 class WordDesk:
-    """Of one connection.
+    """The words for the sink of one connection.
 
     Args:
         outgoing: the queues that are on it, as they come and go.
@@ -171,7 +171,7 @@ class WordDesk:
             self._pump.wake()
 
     def _has_tailers(self, *, only_moving: bool) -> bool:
-        """False where there is nobody to tell, or nothing to look at."""
+        """True when the sink takes positions of a queue that is to be looked at."""
         found = (self._stream(name) for name in self._looked_at(only_moving=only_moving))
         streams = (self._connection.source(each.cid) for each in found if each is not None)
         return any(each.takes_tailers for each in streams)

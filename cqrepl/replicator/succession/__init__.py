@@ -1,1 +1,1 @@
-"""Who is to lead a queue: asked, promised, decided and done."""
+"""The succession of leaders of a queue: asked for, promised, decided and done."""

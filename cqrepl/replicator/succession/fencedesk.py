@@ -1,4 +1,4 @@
-"""Who leads the queues of a running host: what its peers ask about it, and what it asks them.
+"""Asks other hosts who leads the queues of a running host, and answers what they ask.
 
 Theory of operation. A host that is asked for a promise calls back the connection that its copy
 takes from; or, if it streams the queue, keeps the writers of its machine out, and streams it no
@@ -110,7 +110,7 @@ class FenceDesk:
         if isinstance(event, Asked):
             await self._asked_in.send(event)
         elif isinstance(event, FenceTold):
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # nobody waits
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # no task waits
                 await event.channel.send((event.name, event.value))
         else:
             assert self._program is not None
@@ -126,7 +126,7 @@ class FenceDesk:
             nursery.cancel_scope.cancel()
 
     async def position(self, host_id: int, name: str, request: FenceRequest) -> CopyPosition:
-        """What a host says of its copy; with another connection it is asked again.
+        """The position of a host's copy, as it says; with another connection it is asked again.
 
         Raises:
             Refused: it does not do what it is asked for, and says why.
@@ -151,7 +151,7 @@ class FenceDesk:
     async def excerpts(
         self, host_id: int, name: str, request: FenceRequest
     ) -> AsyncIterator["trio.MemoryReceiveChannel[tuple[str, Any]]"]:
-        """What a host sends of its copy, part after part, for the length of a block.
+        """The parts that a host sends of its copy, one after the other, for the length of a block.
 
         Raises:
             Unreachable: it is not connected.
@@ -240,7 +240,7 @@ class FenceDesk:
         waiting = self._waiting[name]
         while waiting:
             asked = waiting.popleft()
-            if asked.is_over:  # nobody waits for it any more
+            if asked.is_over:  # the host that asked waits no more
                 continue
             try:
                 await self._answer(asked)
@@ -263,7 +263,7 @@ class FenceDesk:
         asked.answer(write_position(position))
 
     async def tried_position(self, name: str, first: Index = NEXT_OF_EMPTY) -> CopyPosition:
-        """How far this host's copy is, and whether it could promise anything now.
+        """The position of this host's copy, which also tells whether it could promise anything now.
 
         Args:
             first: with the chain over what it has before that; 0: with none.
@@ -291,7 +291,7 @@ class FenceDesk:
         return await in_thread(partial(_chain_at, self._host.queue(name).path, first))
 
     def own_position(self, name: str) -> CopyPosition:
-        """How far this host's copy is.
+        """The position of this host's copy.
 
         Raises:
             ValueError: there is no such queue.

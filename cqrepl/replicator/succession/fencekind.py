@@ -41,7 +41,7 @@ CSP_PREFIX: Final = "/cluster/"
 
 
 class FenceTold(NamedTuple):
-    """What a host says, for the one that has asked."""
+    """The answer of a host, for the one that has asked."""
 
     channel: "trio.MemorySendChannel[tuple[str, Any]]"
     name: str
@@ -90,7 +90,7 @@ class Asked:
             self._link.wake(self._cid)
 
     def receive(self, name: str, reader: Reader, now: float) -> bool:
-        return False  # whoever asks says nothing more
+        return False  # the host that asks says nothing more
 
     def tick(self, now: float) -> None:
         """Nothing is due."""

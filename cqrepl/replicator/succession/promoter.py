@@ -3,7 +3,7 @@
 In this order: the copies that answer promise the new epoch, this host's own first; what the
 farthest of them has and this one lacks comes over from there; the epoch is noted as begun, on the
 disk; the queue is streamed from here, and local writers may append. Where it ends before that, the
-queue has no leader until somebody promotes again; nothing of it is lost or changed.
+queue has no leader until an operator promotes a host again; nothing of it is lost or changed.
 """
 
 import logging
@@ -41,7 +41,7 @@ SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends not
 
 
 class Promoter:
-    """Of one host of a cluster."""
+    """The promotions that one host of a cluster makes."""
 
     def __init__(self, host: "Host", desk: FenceDesk) -> None:
         self._host = host
@@ -57,7 +57,8 @@ class Promoter:
         self._desk.announce(name)
 
     async def plan(self, name: str, to: int) -> Promotion:
-        """What it would take for a host to lead a queue, as the copies that are connected say now.
+        """The promotion that would have a host lead a queue, as the copies that are connected say
+        now.
 
         Raises:
             ValueError: there is no such queue, or no such host.
@@ -76,8 +77,8 @@ class Promoter:
         return await self._compared(plan, positions)
 
     async def _compared(self, plan: Promotion, positions: Mapping[int, CopyPosition]) -> Promotion:
-        """The plan, refused where what the new leader takes does not follow on what it has: with
-        the promises made, the copy that gives would refuse, and nobody lead."""
+        """The plan, refused where what the new leader takes does not follow on what it has. Else,
+        with the promises made, the copy that gives would refuse, and no host would lead."""
         lacks, name = plan.returned, plan.queue
         if plan.refusal or lacks is None or lacks.first == NEXT_OF_EMPTY:
             return plan
@@ -198,7 +199,7 @@ class Promoter:
     async def _all(
         self, name: str, hosts: Iterable[int], request: FenceRequest
     ) -> tuple[dict[int, CopyPosition], dict[int, str]]:
-        """What those say that answer; and why those do not that are there."""
+        """The positions of the hosts that answer, and the reasons of connected ones that refuse."""
         found: dict[int, CopyPosition] = {}
         declined: dict[int, str] = {}
 
@@ -309,7 +310,7 @@ class _Taken:
 
 
 def _check_room(path: Path, name: str) -> None:
-    """Looks whether a little can be written beside a copy, before anybody is asked for a promise.
+    """Looks whether a little can be written beside a copy, before any host is asked for a promise.
 
     Raises:
         Refused: it cannot.

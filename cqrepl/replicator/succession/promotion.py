@@ -1,27 +1,27 @@
-"""What it takes for a host to lead a queue: decided from what the copies say, and nothing else.
+"""Plans the promotion of a host to leader of a queue, from what the copies say and nothing else.
 
 Theory of operation. A write was safe when as many copies had it as its policy waits for, Qa of N.
 So N - Qa + 1 copies that have promised to take nothing from the old leader any more have among them
-all that was ever safe: whoever of them is farthest, by the last epoch that it holds something of,
-then by its end, has all of it. The old leader itself has it too, where it answers. What lies
-behind that place on any copy goes to quarantine when that copy follows.
+all that was ever safe. The farthest of them, by the last epoch that it holds something of, then by
+its end, has all of it. The old leader itself has it too, where it answers. What lies behind that
+place on any copy goes to quarantine when that copy follows.
 
 Two hosts that do not see each other may be promoted at once. So that they do not begin one epoch
-both, those that promise are more than half of all hosts; or, without the last leader, who leads
+both, those that promise are more than half of all hosts; or, without the last leader, which leads
 already and is promoted to no next epoch, more than half of the others: any two such sets have a
 host in common, which promises an epoch once. Where a write waits for one copy, the last leader and
 one more will do: without that leader all others have to promise.
 
-Who led last is what the copies know, each by what has come to it. A file does not say that: while a
-queue is handed over by it, one host has another version of it than the next one. So where there was
-no epoch, each copy has noted who streamed the queue to it; one that streamed it itself, itself.
-Where two that answer say otherwise, and neither of those that they name says so itself, nobody is
-the last leader, and more than half of all hosts have to promise. Of two halves without a host in
-common each would hold the other one's last leader, who has followed its own one since: only one of
-the two can be the later.
+The copies know which host led last, each by what has come to it. The file of the cluster does not
+say that: while a queue is handed over by it, one host has another version of it than the next one.
+So where there was no epoch, each copy has noted which host streamed the queue to it; a host that
+streamed it, itself. Where two copies that answer name different hosts, and neither of these says so
+itself, no host is the last leader, and more than half of all hosts have to promise. Of two halves
+without a host in common each would hold the other half's last leader, which has followed its own
+one since: only one of the two can be the later.
 
-Not so where a power cut may have taken the old leader's end; nor where there was no epoch, and who
-is called the master here streams nothing: another host leads then, by a file that is newer.
+Not so where a power cut may have taken the old leader's end; nor where there was no epoch, and the
+host that is called the master here streams nothing: another host leads then, by a newer file.
 """
 
 from collections.abc import Mapping, Set
@@ -76,8 +76,9 @@ class Promotion:
         declined: those that answer, and do not promise: each with why.
         needed: so many copies have to promise, the leader's own included.
         may_lose: too few do, and what was safe may be missing from `lost_from` on: from where the
-            epoch begins; or, where one was promised here that nobody who answers holds anything of,
-            from where the last one began that somebody does. Where others begin, nobody here knows.
+            epoch begins; or, where an epoch was promised here of which no copy that answers holds
+            anything, from where the last one began of which one does. Where others begin, no host
+            here knows.
         majority: so many hosts have to promise, that another one cannot begin the same epoch.
         may_split: fewer do.
         refusal: why it cannot be done at all.
@@ -191,7 +192,7 @@ class Promotion:
 
 
 def promises(wanted: int, noun: str, count: int) -> str:
-    """How many were to promise, and how many do.
+    """The words for people on how many were to promise, and how many do.
 
     >>> promises(2, "copy", 1)
     '2 copies expected to promise, 1 does'
@@ -210,14 +211,15 @@ def plan_promotion(
     declined: Mapping[int, str] = MappingProxyType({}),
     planned: Promotion | None = None,
 ) -> Promotion:
-    """What it would take.
+    """The plan of a promotion, from what the copies say.
 
     Args:
         to: the host that is to lead; its own position is among them.
         hosts: all of the cluster.
         positions: what those say that answer.
-        master: who leads where there never was an epoch, and no copy knows who has streamed it.
-        acks: how many copies a write waited for, at least 1.
+        master: the host that leads where there never was an epoch, and no copy knows which host has
+            streamed the queue.
+        acks: the number of copies that a write waited for, at least 1.
         declined: hosts that answer, and do not promise, and why.
         planned: what was before the copies promised it.
     """
@@ -272,9 +274,9 @@ def plan_promotion(
 
 
 def _leads(to: int, positions: Mapping[int, CopyPosition]) -> bool:
-    """Whether a host streams the queue, has heard of no promise that keeps it from that, and no
-    copy has promised the same epoch to another host, as where a loss was accepted: that follows
-    nobody in it."""
+    """True when a host streams the queue, has heard of no promise that keeps it from that, and no
+    copy has promised the same epoch to another host. Where a loss was accepted a copy may have done
+    so: it follows no host in that epoch."""
     own = positions[to]
     if not (own.is_source and own.epochs.may_lead(to)):
         return False
@@ -283,7 +285,8 @@ def _leads(to: int, positions: Mapping[int, CopyPosition]) -> bool:
 
 
 def _cannot_lead(to: int, *, leads: bool, has_tail: bool, heard: int) -> str:
-    """Why a host begins no epoch after the latest one that was heard of; empty where it does."""
+    """The reason why a host begins no epoch after the latest one that was heard of; empty where it
+    does."""
     if leads:
         return f"host {to} leads it already"
     if has_tail:
@@ -294,8 +297,8 @@ def _cannot_lead(to: int, *, leads: bool, has_tail: bool, heard: int) -> str:
 def differing(
     plan: Promotion, positions: Mapping[int, CopyPosition], chains: Mapping[int, bytes]
 ) -> str:
-    """Why what the new leader would take does not follow on what it has; empty where it does, or
-    where nobody knows.
+    """The reason why what the new leader would take does not follow on what it has; empty where it
+    does, or where that is not known.
 
     Args:
         chains: of the two copies, over what they have before it; empty for what is not known.
@@ -349,8 +352,9 @@ def _cannot_be_taken(
     positions: Mapping[int, CopyPosition],
     tails: Mapping[int, Index | None],
 ) -> str:
-    """Why what a power cut may have torn from an index on is not taken from a copy: others have
-    some of it whole, which would be none of the queue's then; empty where they have not."""
+    """The reason why what a power cut may have torn from an index on is not taken from a copy:
+    other copies have some of it whole, which would be none of the queue's then. Empty where none
+    has."""
     if first is None:
         return ""
     whole = []
@@ -384,7 +388,7 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
 
     A promise is no epoch that has begun: the host that it was made to may have failed on the way.
     Only that host knows for sure. Where it does not answer, it may have led; and where it has not
-    begun, whoever led before it still counts.
+    begun, the host that led before it still counts.
     """
     if begun := _begun(positions):
         number, leader, _ = max(begun)
@@ -425,9 +429,9 @@ def _last_leader(
     """The host that has led last, as those that answer know: that has begun the latest epoch, or,
     without any, has streamed the queue last; `NOBODY` where they do not agree.
 
-    That another one has led since, they may not know: then that one is not among them. A copy that
-    has promised an epoch, which nobody has begun, tells no more whom it knew before. One of two
-    hosts may go on for all that: the other one does not without it.
+    They may not know that another one has led since: then that one is not among them. A copy that
+    has promised an epoch, which no host has begun, tells no more which host it knew before. One of
+    two hosts may go on for all that: the other one does not without it.
     """
     if begun := _begun(positions):
         return max(begun).leader
@@ -445,7 +449,8 @@ def _begun(positions: Mapping[int, CopyPosition]) -> list[Epoch]:
 
 
 def _majority(hosts: Set[int], positions: Mapping[int, CopyPosition], last: int, acks: int) -> int:
-    """How many hosts have to promise, that no other set of those that would do is without them."""
+    """The number of hosts that have to promise, so that any two sets that would do have a host in
+    common."""
     of_all = len(hosts) // 2 + 1
     if last == NOBODY:
         return of_all
@@ -473,11 +478,11 @@ def _of(
 
 
 def _cannot_be_written(to: int, own: CopyPosition, *, lacks: bool, is_led: bool) -> str:
-    """Why a host whose copy is to lead could not write it; empty where it can, or may.
+    """The reason why a host whose copy is to lead could not write it; empty where it can, or may.
 
     Args:
-        is_led: who leads is there, and offers the queue again and again: what the trouble is, is
-            known by that. Else it may have passed meanwhile.
+        is_led: the leader is there, and offers the queue again and again: so the trouble is known
+            to be there still. Else it may have passed meanwhile.
     """
     if own.held:
         return f"host {to}: {own.held}"
@@ -491,7 +496,7 @@ def _cannot_be_written(to: int, own: CopyPosition, *, lacks: bool, is_led: bool)
 
 
 def _last_start(history: History) -> Index:
-    """Where the last epoch begins that somebody holds something of."""
+    """The index where the last epoch begins that a copy with this history holds something of."""
     return history[-1].start if history else NEXT_OF_EMPTY
 
 
