@@ -39,7 +39,7 @@ Place = tuple[Index, bytes]
 
 
 class QueueAudit:
-    """Of one queue. One thread at a time uses it.
+    """Reads the files of one queue behind the stream. One thread at a time uses it.
 
     Args:
         at: everything before it was read, or is by others; None: it begins with the end.

@@ -17,7 +17,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class UnprovedWatch:
-    """Of one queue.
+    """Watches one queue for a part that stays unproved.
 
     Attributes:
         why: it is unproved for so long; None: it is not.

@@ -68,8 +68,8 @@ def kept_back(queue: "SinkQueue") -> dict[AckLevel, str]:
 
 
 def look_at_levels(queue: "SinkQueue") -> None:
-    """Once a second, of a queue that is open: what was never synced is, and its source hears why
-    levels are kept back here."""
+    """Has what was never synced of an open queue synced, and tells its source why levels are kept
+    back here. Called once a second."""
     owner = queue.owner
     is_on = queue.takes_on and owner is not None and owner.streams(queue.name)
     queue.unproved.look(queue.disk.unproved_from, is_streaming=is_on)
@@ -178,7 +178,7 @@ def note_committed(queue: "SinkQueue", index: int) -> None:
 
 
 def levels_of(queue: "SinkQueue") -> dict[AckLevel, int]:
-    """Up to which index each level beyond appended is true here.
+    """The index up to which each level beyond appended is true here.
 
     Raises:
         QueueError: the queue cannot be read.

@@ -25,7 +25,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class CopyTail:
-    """Of one queue of a sink.
+    """The tail of one queue of a sink that is to be taken off.
 
     Attributes:
         differs_from: from this index on it is to be put aside; None: nothing is.

@@ -31,7 +31,7 @@ class TailInUse(OSError):
 
 
 class EpochDesk:
-    """Of one connection.
+    """The work for epochs on one connection of a sink.
 
     Args:
         from_here: says which queues are taken from its peer, where there never was an epoch.

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class OfferGate:
-    """Of one connection.
+    """The gate for the offers that come on one connection.
 
     Args:
-        epochs: refuses who does not lead.
+        epochs: refuses a source that does not lead.
         changed: is set when a queue is refused.
     """
 

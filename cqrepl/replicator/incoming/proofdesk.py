@@ -28,7 +28,7 @@ PENDING_SECONDS: Final = 1.0  # between two words that an answer takes its time
 
 
 class ProofDesk:
-    """Of one connection."""
+    """The proofs that a sink gives on one connection."""
 
     def __init__(self, connection: Connection, pump: Pump) -> None:
         self._connection = connection

@@ -557,7 +557,8 @@ class SinkQueue:
             self.owner.tell_audited(self.name, places)
 
     def _check_names(self) -> None:
-        """Once a second; so it is also when a log that had no room is tried again."""
+        """Checks the names of the files once a second; a log that had no room is tried again
+        then."""
         look_at_levels(self)
         self.append_log.retry()
         self.check_open_names()

@@ -130,7 +130,7 @@ class AckBoard:
 
     @property
     def marks(self) -> Mapping[int, int]:
-        """Up to which index each host has acknowledged in this run, by host id; those that have
+        """The index up to which each host has acknowledged in this run, by host id. Hosts that have
         acknowledged nothing are not in it. Id 0 stands for all peers whose id is no host's."""
         return dict(self._board.marks(_LEVEL))
 

@@ -33,7 +33,7 @@ _ABSENT: Final = (-1, -1, -1)
 
 
 class EndWatch:
-    """Of one queue that a source streams from its own directory.
+    """Watches the end of one queue that a source streams from its own directory.
 
     Args:
         end: gives the next index of what can be read.

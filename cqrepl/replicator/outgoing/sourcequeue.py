@@ -277,7 +277,8 @@ class SourceQueue:
         return NOTHING if last is None else last
 
     def _look_for_late(self) -> None:
-        """Once a second: stops the queue where excerpts came that its streams have passed."""
+        """Stops the queue where excerpts came that its streams have passed; called once a
+        second."""
         error = self.late.look(is_returning=self.returning is not None)
         if error is None:
             return
@@ -516,7 +517,8 @@ class SourceQueue:
             _logger.warning("queue %r: its marks stay as they are: %s", self.name, met)
 
     def _check_names(self) -> None:
-        """Once a second; so it is also when a log that had no room is tried again."""
+        """Checks the names of the files once a second; a log that had no room is tried again
+        then."""
         self.unproved.look(self.disk.unproved_from, is_streaming=bool(self.streams))
         self.ack_log.retry()
         self.queue.check_name()

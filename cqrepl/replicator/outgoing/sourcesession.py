@@ -197,7 +197,7 @@ class SourceSession:
         return self._lineage.is_audited
 
     def _end_audited(self) -> None:
-        """Once all that was sent is acknowledged, the sink tells what its files hold of it."""
+        """Has the sink tell what its files hold, once it has acknowledged all that was sent."""
         if all(self._connection.source(each.cid).is_settled for each in self.outgoing.values()):
             self.ask_audits()
 

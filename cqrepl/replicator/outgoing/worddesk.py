@@ -135,7 +135,7 @@ class WordDesk:
         return list(due.items())
 
     def _longest_ago(self) -> list[str]:
-        """Of those that were touched, some that were looked at longest ago."""
+        """Some of the queues that were touched: those that were looked at longest ago."""
         if len(self._touched) <= TOUCHED_ROUND:
             return list(self._touched)
         return nsmallest(TOUCHED_ROUND, self._touched, lambda name: self._looked_in.get(name, 0))

@@ -38,7 +38,7 @@ def is_passing(error: QueueError | OSError) -> bool:
 
 
 class Pause:
-    """Of one queue."""
+    """The pause of one queue: nothing of it gets through, and it is tried again."""
 
     def __init__(self) -> None:
         self.trouble: Stop | None = None  # that nothing has got through since
