@@ -146,7 +146,7 @@ async def until_stuck(untaken: Callable[[], Set[str] | None], changed: Signal) -
             return
         with trio.move_on_after(STUCK_SECONDS) as patience:
             await until(lambda: not untaken(), changed)
-        if patience.cancelled_caught and untaken():  # it may go on, and `changed` be unset
+        if patience.cancelled_caught and untaken():  # `changed` may not tell that it goes on
             return
 
 
