@@ -1,9 +1,9 @@
-"""When a write counts as safe: at which level, at how many hosts, for how long that is waited for.
+"""The rule by which a write counts as safe: the level, the number of hosts, and the longest wait.
 
-A policy is a value, and `commit_index` a pure function of it and of the marks of the hosts: so what
-a wait, a reader and a leader call safe is the same. Hosts are counted as they are configured: one
-that is not connected, or was never seen, is waited for like any other. Peers without an id of a
-host, guests, never count.
+A policy is a value. `commit_index` is a pure function of a policy and of the marks of the hosts, so
+a wait, a reader and a leader call the same excerpts safe. Hosts are counted as they are configured:
+a host that is not connected, or was never seen, is waited for like any other. Guests, which are
+peers without a host id, never count.
 
 The rules of the systems that this one replaces are policies with names: `PRESETS`.
 """
@@ -37,14 +37,14 @@ Marks = Mapping[int, Mapping[AckLevel, int]]
 class From(StrEnum):
     """Whose word is waited for, where it is not that of a number of hosts."""
 
-    NONE = "none"  # nobody's: what stands in the queue is safe
+    NONE = "none"  # no host's: what stands in the queue is safe
     ANY = "any"  # that of one host
     ALL = "all"  # that of each host that is configured
 
 
 class OnTimeout(StrEnum):
-    """What becomes of a wait whose time is over. Whether hosts have the excerpt is not known then,
-    and the write stays."""
+    """The action when a wait reaches its time limit. Then it is not known whether hosts have the
+    excerpt, and the write stays."""
 
     WARN = "warn"  # one line is logged, and the wait is over
     FAIL = "fail"  # the wait ends with an exception, which says that it is not known
@@ -125,7 +125,8 @@ class AckPolicy:
             further than what it has appended.
         from_: `From`, or a number of hosts from 1 to 127.
         hosts: ids of those that count; None: all hosts that have ever said anything. With `all`
-            they are needed: without, nothing is safe, as nobody knows which are all (`among`).
+            they are needed: without them nothing is safe, as the policy does not know which hosts
+            are all (`among`).
         timeout_seconds: how long one wait lasts; None: without limit.
         on_timeout: what becomes of a wait then; what is not the default needs a time.
         window: so many excerpts at most may wait at a time before an append waits too; None:
@@ -173,7 +174,7 @@ class AckPolicy:
 
     @property
     def hosts_min(self) -> int | None:
-        """How many hosts are to have an excerpt; None where that is not known (`among`)."""
+        """The number of hosts that are to have an excerpt; None if it is not known (`among`)."""
         match self.from_:
             case From.NONE:
                 return 0
@@ -235,7 +236,7 @@ def commit_index(policy: AckPolicy, marks: Marks, last: int) -> int:
 
     Args:
         marks: what is known of hosts, guests and hosts that do not count among them. A mark beyond
-            `last` counts as `last`: nobody has more of the queue than there is.
+            `last` counts as `last`: no host has more of the queue than there is.
         last: the last index in the queue; -1 where there is none.
     """
     wanted = policy.hosts_min

@@ -1,8 +1,8 @@
-"""What is due, and when: the deadlines of many handlers, at a cost that idle ones do not add to.
+"""The deadlines of many handlers. Handlers that are idle add nothing to the cost.
 
-A handler's deadline is an attribute that it moves as it likes. Whatever calls a handler notes it
-here afterwards (`note`), which is needed only where a deadline may have come nearer. One that has
-moved further away is found when its old time comes up, and put back.
+A handler's deadline is an attribute, which the handler moves as it likes. The caller of a handler
+notes the handler here afterwards (`note`). That is needed only where the deadline may have come
+nearer. A deadline that has moved further away is found when its old time comes up, and put back.
 """
 
 import heapq

@@ -101,8 +101,8 @@ class Connection:
         self._inflow.feed(data)
 
     def receive_room(self) -> memoryview:
-        """Where a shell that wants no copy lets the next bytes be stored; `received` then takes
-        them. To be dropped before the next call: what is still held is not used again."""
+        """The memory in which a shell that wants no copy stores the next bytes. `received` then
+        takes them. Drop it before the next call: memory that is still held is not used again."""
         return self._inflow.room(_GREETING_ROOM if self.remote_id is None else RECEIVE_BYTES)
 
     def received(self, count: int, now: float) -> None:
@@ -113,8 +113,8 @@ class Connection:
         self._inflow.received(count)
 
     def hand_over(self) -> bytes:
-        """What was received and not taken, for a native pump that receives in the shell's place.
-        `hand_back` takes what that leaves, before the next `tick`."""
+        """The bytes that were received and not taken, for a native pump that receives in the
+        shell's place. `hand_back` takes those that the pump leaves, before the next `tick`."""
         return self._inflow.hand_over()
 
     def hand_back(self, data: bytes, now: float, heard: float | None, began: float | None) -> None:
@@ -227,7 +227,7 @@ class Connection:
         return self._overdue(now) is not None or self._router.is_due(now)
 
     def next_deadline(self) -> float:
-        """When `tick` is due at the latest; infinity for never."""
+        """The latest time at which `tick` is due; infinity for never."""
         if self.state is ConnectionState.CLOSED:
             return math.inf
         return min(
@@ -341,7 +341,7 @@ class Connection:
         return self._router.source(cid).ask_audit(index)
 
     def offer_of(self, cid: Cid) -> ReplicationHandler:
-        """What the source said of a queue when it offered it."""
+        """The handler with which the source offered a queue."""
         return self._router.sink(cid).offer
 
     def give_proof(self, cid: Cid, index: int, held: Lineage) -> None:

@@ -1,4 +1,5 @@
-"""What the core tells the shell. The shell acts, and answers through the connection's methods."""
+"""The events that the core tells the shell. The shell acts on them, and answers through the
+connection's methods."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +17,7 @@ from cqrepl.queue.format.tailerposition import TailerPosition
 
 
 class StopReason(Enum):
-    """Why a queue is not replicated any further on this connection."""
+    """The reason that a queue is not replicated any further on this connection."""
 
     GAP = "gap"  # an index is missing on one side
     DIVERGED = "diverged"  # the two sides hold other bytes at the same index
@@ -41,7 +42,8 @@ def printable(text: str) -> str:
 
 
 def said_by_peer(message: str) -> str:
-    """What a peer says of a stop, as we say it on; once, however often it went to and fro."""
+    """A peer's message about a stop, printable and marked as the peer's. It is marked once, however
+    often it went to and fro."""
     shown = printable(message)
     return shown if shown.startswith(_BY_PEER) else _BY_PEER + shown
 
@@ -73,7 +75,7 @@ class BackCopyWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageClaimed:
-    """What a sink says that it holds, up to the shorter of the two ends, `index`: compare it with
+    """The lineage that a sink claims, up to the shorter of the two ends, `index`. Compare it with
     the source's before acting on anything else, and stop the queue if it differs."""
 
     cid: Cid
@@ -104,7 +106,7 @@ class ReturnTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityTold:
-    """Which queue our copy is one of: it is this one's from now on, if it was nobody's."""
+    """The identity of the queue that our copy is of. A copy without an identity takes this one."""
 
     cid: Cid
     name: str
@@ -122,7 +124,8 @@ class ProofAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofGiven:
-    """What the sink holds before the index that was asked for; no chains: not all of it."""
+    """The lineage that the sink holds before the index that was asked for. It has no chains where
+    the sink does not hold all before the index."""
 
     cid: Cid
     name: str
@@ -298,7 +301,7 @@ class QueuesNamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a handler of a program's own tells its shell."""
+    """An event that a program's own handler tells the program's shell."""
 
     event: object
 

@@ -24,7 +24,7 @@ _GUEST_CIDS: Final = 0x7FFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionConfig:
-    """What our side of one connection is and accepts.
+    """The description of our side of one connection, and of what our side accepts.
 
     Args:
         is_dialler: our side dialled; the settings then name exactly one remote id.
@@ -49,7 +49,7 @@ class ConnectionConfig:
 
     @property
     def announcement(self) -> Announcement:
-        """What we say of ourselves."""
+        """The announcement of our side."""
         guest = self.settings.guest
         needed = frozenset[str]().union(*(kind.needs for kind in self.kinds))
         if self.settings.runs and not guest:  # which has no queues
@@ -105,7 +105,7 @@ def is_guest(handler: UberHandler) -> bool:
 
 
 def refusal(handler: UberHandler, config: ConnectionConfig) -> str | None:
-    """Why the two sides do not go together; None when they do."""
+    """The reason that the two sides do not go together; None when they do."""
     announced = handler.announcement
     if announced is not None and announced.refused and config.is_dialler:
         return said_by_peer(announced.refused)

@@ -1,10 +1,10 @@
-"""What came from the peer and is not yet taken: as runs of frames, or document by document.
+"""Received bytes that are not yet taken, as runs of frames or document by document.
 
-There are two lanes. A run of `re` frames of the usual shape is found by the batch kernel and taken
-as one batch, without a Python object per excerpt. Every other document is taken by itself, and so
-is a frame that the first lane does not know, with the same result.
+There are two lanes. The batch kernel finds a run of `re` frames of the usual shape, which is taken
+as one batch, without a Python object per excerpt. Every other document is taken by itself. A frame
+that the first lane does not know is taken by itself too, with the same result.
 
-Bytes come cut anywhere. A frame is two documents, and where the cut lies in the second, both wait:
+Bytes come cut anywhere. A frame is two documents. Where the cut lies in the second, both wait:
 taken apart, each cut would cost a batch of one excerpt.
 """
 
@@ -56,7 +56,8 @@ class Inflow:
         self._is_cut = False
 
     def hand_over(self) -> bytes:
-        """What is not yet taken, for a native pump to take; the clock of a document goes on."""
+        """The bytes that are not yet taken, for a native pump to take. The clock of a document goes
+        on."""
         data, at = self.splitter.gathered()
         self.splitter.skip_to(len(data))
         self._is_cut = False

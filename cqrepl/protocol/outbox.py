@@ -1,4 +1,4 @@
-"""Where handlers put their answers: bytes for the peer, events for the shell."""
+"""The place where handlers put their answers: bytes for the peer, events for the shell."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Which queues the two sides have: each names its own, in pages, then what changes.
+"""The names of the queues of both sides: each side names its own, in pages, and then the changes.
 
-A source offers nothing to a peer that names its queues before the first list has ended, and nothing
-that the peer does not name. So neither side waits for an answer that cannot come, and a queue that
-can be taken later is offered then.
+To a peer that names its queues, a source offers nothing before the peer's first list has ended, and
+no queue that the peer does not name. So neither side waits for an answer that cannot come, and a
+queue that can be taken later is offered then.
 """
 
 import math
@@ -38,7 +38,7 @@ class OwnQueues:
         self._is_over = False
 
     def change(self, added: QueueNames, removed: QueueNames) -> None:
-        """What is different from now on."""
+        """Notes the names that come and go, to be told to the peer."""
         if not self._is_over:
             self._added = (self._added - removed) | added
             self._removed = (self._removed - added) | removed

@@ -1,20 +1,20 @@
-"""What was sent and is not acknowledged: so that an acknowledgement can be checked and counted.
+"""Excerpts that were sent and are not acknowledged, kept to check and count acknowledgements.
 
-Kept by runs, with the lengths of their payloads, and bounded: when the window is full the source
-frames nothing more until the sink acknowledges. So it does not grow with lag. What is held in
-memory are these lengths, 8 bytes an excerpt, and no payload: that is in the file. A run costs about
-180 bytes besides, so what follows in few excerpts is put together.
+The window keeps them by runs, with the lengths of their payloads. It is bounded: when it is full,
+the source frames nothing more until the sink acknowledges. So the window does not grow with lag. It
+holds these lengths in memory, 8 bytes an excerpt, and no payloads: those are in the file. A run
+costs about 180 bytes besides, so runs of few excerpts that follow one another are joined.
 
 All windows of a connection share one budget, 8 MiB of lengths: a peer that reads and never
 acknowledges costs no more, however many queues it has. A queue may hold seven times what is free.
-So one alone may have seven eighths of the budget, several that are stalled have equal parts of it,
-and what they leave is never nothing: a further queue still goes on, with fewer excerpts on their
+So one queue alone may have seven eighths of the budget. Several stalled queues have equal parts of
+it. What they leave is never nothing: a further queue still goes on, with fewer excerpts on their
 way.
 
-What is acknowledged before it is known to have been sent, as a native pump tells of both together,
-comes without lengths. A run comes with its size. Only where an acknowledgement ends inside a run is
-anything added up here: a sink acknowledges what it has received at a time, and that is not what was
-sent at a time.
+A native pump tells of sent and acknowledged excerpts together. So excerpts that are acknowledged
+before they are known to have been sent come without lengths. A run comes with its size. Lengths are
+added up here only where an acknowledgement ends inside a run: a sink acknowledges what it has
+received at a time, and that is not what was sent at a time.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ class SentRun:
 
 
 class SendBudget:
-    """How many excerpts the windows of one connection may hold together.
+    """The number of excerpts that the windows of one connection may hold together.
 
     Attributes:
-        free: how many more.
+        free: how many more they may hold.
     """
 
     def __init__(self) -> None:
         self.free = EXCERPTS_MAX
 
     def room(self, held: int) -> int:
-        """How many more a queue may send that holds so many."""
+        """The number of further excerpts that a queue may send whose window holds `held`."""
         return max((_SHARE * self.free - held) // (_SHARE + 1), 0)
 
 
@@ -85,7 +85,7 @@ class SendWindow:
     def __init__(self, budget: SendBudget | None = None) -> None:
         self.budget = budget or SendBudget()
         self._runs: deque[SentRun] = deque()
-        self._is_joined = False  # the last one, whose lengths are nobody else's then
+        self._is_joined = False  # the last one: then no other object shares its lengths
         self._bytes = 0
         self._excerpts = 0
         self._begun = 0  # so many excerpts of the first run are acknowledged
@@ -97,12 +97,12 @@ class SendWindow:
 
     @property
     def excerpts(self) -> int:
-        """How many it holds."""
+        """The number of excerpts that the window holds."""
         return self._excerpts
 
     @property
     def room(self) -> tuple[int, int]:
-        """How many excerpts and payload bytes fit in; the last one may be longer."""
+        """The numbers of excerpts and payload bytes that fit in; the last one may be longer."""
         return self.budget.room(self._excerpts), max(BYTES_MAX - self._bytes, 0)
 
     @property

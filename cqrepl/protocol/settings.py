@@ -1,4 +1,4 @@
-"""What one side of a connection is, and what it accepts: every key with its unit and limits."""
+"""The settings of one side of a connection: what it is and accepts, with units and limits."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +14,7 @@ HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches it
 
 
 def heartbeat_problem(timeout_ms: int, interval_ms: int) -> str | None:
-    """What is wrong with a pair of heartbeat numbers; None when nothing is."""
+    """The fault of a pair of heartbeat numbers; None when they have none."""
     if interval_ms < INTERVAL_MIN_MS:
         return f"heartbeat interval of at least {INTERVAL_MIN_MS} ms expected, {interval_ms} came"
     if timeout_ms < TIMEOUT_MIN_MS:

@@ -187,12 +187,13 @@ class SinkHandler(Stoppable):
         return True
 
     def give_proof(self, index: int, held: Lineage) -> None:
-        """What we hold before an index that the source has asked for."""
+        """Tells the source what we hold before an index that it has asked for."""
         if self._can_prove:
             self._outbox.send(self.cid_document, write_proof(index, held))
 
     def tell_audited(self, index: int, chain: bytes) -> None:
-        """What came was read from the files once more, up to an index: the chain there."""
+        """Tells the source that the sink has read what came from its files once more, up to an
+        index, and the chain there."""
         if self.state is SinkState.RECEIVING and self.has_lineage:
             held = Lineage(first_cycle=-1, chain=chain)
             self._outbox.send(self.cid_document, write_proof(index, held))
@@ -210,8 +211,8 @@ class SinkHandler(Stoppable):
         self._tell_levels()
 
     def keep_back(self, level: AckLevel, why: str) -> bool:
-        """Why a level is true of no more here, "" for no reason: the source hears of a change. True
-        where it does now."""
+        """Tells the source why a level is true of no more here, if that has changed. `why` is ""
+        when there is no reason any more. True when the source was told."""
         if not self.tells_levels or why == self._kept_back[level]:
             return False
         self._kept_back[level] = why

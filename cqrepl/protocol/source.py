@@ -62,8 +62,8 @@ UNANSWERED: Final = "no answer from the sink"
 
 @dataclass(slots=True)
 class AnswerPace:
-    """When the sink answered last, when it last had a stream begin, and for how long it may say
-    nothing, in seconds."""
+    """The pace of a sink's answers: for how many seconds it may say nothing, when it answered last,
+    and when it last had a stream begin."""
 
     seconds: float
     last: float = -math.inf
@@ -140,17 +140,18 @@ class SourceHandler(Stoppable):
 
     @property
     def room(self) -> tuple[int, int]:
-        """How many excerpts and payload bytes may be sent before the sink acknowledges some."""
+        """The numbers of excerpts and payload bytes that may be sent before the sink acknowledges
+        some."""
         return self._window.room if self.offer.acknowledgement else (NO_LIMIT, NO_LIMIT)
 
     @property
     def budget(self) -> SendBudget:
-        """What all queues of this connection may have sent that is not acknowledged."""
+        """The budget of all queues of this connection for excerpts sent and not acknowledged."""
         return self._window.budget
 
     @property
     def held(self) -> int:
-        """How many excerpts were sent and are not acknowledged."""
+        """The number of excerpts that were sent and are not acknowledged."""
         return self._window.excerpts
 
     @property

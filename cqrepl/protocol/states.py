@@ -24,7 +24,7 @@ class ConnectionState(Enum):
 
 
 class ConnectionMove(Enum):
-    """What moves a connection."""
+    """The moves of a connection."""
 
     UBER_ACCEPTED = auto()
     TERMINATOR_SENT = auto()
@@ -44,7 +44,7 @@ class SourceState(Enum):
 
 
 class SourceMove(Enum):
-    """What moves a queue on the source's side."""
+    """The moves of a queue on the source's side."""
 
     ANSWER = auto()
     ANSWER_AHEAD = auto()
@@ -67,7 +67,7 @@ class SinkState(Enum):
 
 
 class SinkMove(Enum):
-    """What moves a queue on the sink's side."""
+    """The moves of a queue on the sink's side."""
 
     ANSWERED = auto()
     BACK_COPY_BEGUN = auto()
@@ -84,12 +84,12 @@ class SocketState(Enum):
     TASKS = auto()  # the tasks receive and send
     LENT = auto()  # what came and was not taken is with the pump, which is about to run
     WORKING = auto()  # the pump runs: it alone receives and sends
-    RETURNING = auto()  # the pump is back, and what it has left is not taken yet: nobody does
-    OVER = auto()  # the connection is over, or what a pump held is lost, and nobody waits for it
+    RETURNING = auto()  # the pump is back, what it left is not taken: no task sends or receives
+    OVER = auto()  # the connection is over, or what a pump held is lost: no task waits for it
 
 
 class SocketMove(Enum):
-    """What moves the socket."""
+    """The moves of the socket."""
 
     LEND = auto()
     START = auto()
@@ -102,12 +102,12 @@ class OutgoingState(Enum):
     """The queues of one connection that go out: who looks for what is new in them."""
 
     WRITER = auto()  # the writer task
-    LEFT = auto()  # nobody: the writer has left them to the live pump, which has not got them
+    LEFT = auto()  # neither: the writer has left them to the live pump, which has not got them
     LENT = auto()  # the live pump that runs
 
 
 class OutgoingMove(Enum):
-    """What moves the queues that go out."""
+    """The moves of the queues that go out."""
 
     LEAVE = auto()
     LEND = auto()
@@ -126,7 +126,7 @@ class SourceLaneState(Enum):
 
 
 class SourceLaneMove(Enum):
-    """What moves a lane of a queue that goes out."""
+    """The moves of a lane of a queue that goes out."""
 
     LEND = auto()  # a pump gets it, as one that may have nothing to catch up with
     LEND_BEHIND = auto()  # a pump gets it, as one that had more than could be sent
@@ -149,7 +149,7 @@ class SinkLaneState(Enum):
 
 
 class SinkLaneMove(Enum):
-    """What moves a lane of a queue that comes in."""
+    """The moves of a lane of a queue that comes in."""
 
     LEND = auto()  # a pump gets it
     STORE = auto()  # the first excerpts behind an acknowledgement are stored

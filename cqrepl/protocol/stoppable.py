@@ -1,4 +1,4 @@
-"""What both halves of a replicated queue have in common: either side may stop it, and says why."""
+"""The common part of both halves of a replicated queue: either side may stop it, and says why."""
 
 from abc import ABC, abstractmethod
 

@@ -26,7 +26,7 @@ class SubHandler(Protocol):
 
     @property
     def deadline(self) -> float:
-        """When `tick` has to be called at the latest; infinity for never."""
+        """The latest time at which `tick` has to be called; infinity for never."""
 
     def receive(self, name: str, reader: Reader, now: float) -> bool:
         """Takes the data document that starts with `name`; false when it knows no such message.
@@ -58,7 +58,8 @@ class LinkView(Protocol):
 
     @property
     def capabilities(self) -> Set[str]:
-        """What the peer has announced; empty for Java, and for peers before the announcement."""
+        """The capabilities that the peer has announced; empty for Java, and for peers before the
+        announcement."""
 
     def register(self, csp: str, kind: "HandlerKind", body: object, handler: SubHandler) -> Cid:
         """Registers a handler at the peer, with `handler` as our half; gives the cid.
@@ -102,7 +103,7 @@ class HandlerKind(Protocol):
 
     @property
     def takes_guests(self) -> bool:
-        """Whether a guest may register it."""
+        """True when a guest may register it."""
 
     def read_body(self, fields: Mapping[str, Reader]) -> object:
         """The body of a registration, from its fields by name.

@@ -446,7 +446,7 @@ class Router:
     def _problem(
         self, name: str, needs: Iterable[str], takes_guests: bool, is_bound: bool, cid: Cid
     ) -> str | None:
-        """What forbids the peer to register a row of the table; None when nothing does."""
+        """The reason that the peer may not register a row of the table; None when it may."""
         missing = sorted(frozenset(needs) - self.capabilities)
         if missing:
             return f"a {name} from a peer that has not announced {', '.join(missing)}"

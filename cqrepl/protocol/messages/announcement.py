@@ -29,7 +29,7 @@ _SEED_CLUSTER: Final = "global"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What a cqrepl host says of itself. `name` is a guest's; `refused` says why the receiver is
+    """The announcement of a cqrepl host. `name` is a guest's; `refused` says why the receiver is
     not let in."""
 
     version: int = ANNOUNCEMENT_VERSION

@@ -12,7 +12,7 @@ from wire import Reader, Writer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """What a meta-data document says: csp and cid of the next documents, and their handler."""
+    """The content of a meta-data document: csp and cid of the next documents, and their handler."""
 
     csp: str | None
     cid: Cid | None

@@ -1,5 +1,5 @@
-"""What goes over the wire while a queue streams: events, acknowledgements, end of a back copy, and
-why it goes no further."""
+"""The messages of a queue that streams: events, acknowledgements, the end of a back copy, and the
+reason that the queue goes no further."""
 
 import struct
 from array import array
@@ -26,7 +26,8 @@ def write_end_of_stream() -> bytes:
 
 
 def write_pending() -> bytes:
-    """What this queue's source waits for takes its time; without its cid document."""
+    """The sink's word that an answer which the source waits for takes its time; without its cid
+    document."""
     return _write_word(PENDING)
 
 
@@ -51,8 +52,8 @@ class Promise(NamedTuple):
 
 
 class StopSaid(NamedTuple):
-    """What the other side says of a stop; `differs_at`: the first index where copies differ;
-    `promise`: why a source of a lower epoch is refused."""
+    """The other side's message about a stop. `differs_at` is the first index where copies differ;
+    `promise` is why a source of a lower epoch is refused."""
 
     reason: str
     message: str
@@ -97,7 +98,8 @@ def read_stopped(reader: Reader) -> StopSaid:
 
 
 def _read_promise(fields: dict[str, Reader]) -> Promise | None:
-    """None where none is said, and for one that nobody can have made."""
+    """The promise in these fields; None where they have none, and for one that no copy can have
+    made."""
     if _EPOCH not in fields or _LEADER not in fields:
         return None
     promise = Promise(fields[_EPOCH].read_int(), fields[_LEADER].read_int())

@@ -1,4 +1,4 @@
-"""What hosts say to each other about who is to lead a queue, under the csp `/cluster/NAME`.
+"""The messages between hosts about which host is to lead a queue, under the csp `/cluster/NAME`.
 
 A registration asks for one thing, and is answered by one document, or by excerpts:
 
@@ -6,7 +6,7 @@ A registration asks for one thing, and is answered by one document, or by excerp
     fence    the same, once it has promised an epoch to the host that asks
     send     its excerpts from an index up to another one
 
-The host that asks is the one that is to lead: it can ask for nobody else.
+The host that asks is the one that is to lead: it can ask for no other host.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _TEXTS: Final = ("held", "trouble", "unwritable")
 
 
 class FenceVerb(StrEnum):
-    """What is asked for."""
+    """The thing that a request asks for."""
 
     WHERE = "where"
     FENCE = "fence"
@@ -36,7 +36,7 @@ class FenceVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceRequest:
-    """One of them.
+    """One request.
 
     Args:
         epoch: that is to be promised.
@@ -54,7 +54,7 @@ class FenceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPosition:
-    """How far a copy is.
+    """The position of a copy: its next index, its epochs, and what keeps it from leading.
 
     Args:
         next_index: the first one that it does not have; 0 for an empty one.
@@ -65,8 +65,8 @@ class CopyPosition:
         trouble: what keeps it from being written there, when that was tried last; empty for none.
         unwritable: why no promise can be noted beside it, as was tried; empty where one can.
         unproved: from where on a power cut may have torn what it holds; None: all is whole.
-        chain: over what it has of the cycle before the index that was asked for; none where none
-            was, or nobody can tell.
+        chain: over what it has of the cycle before the index that was asked for; none where no
+            index was asked for, or the host cannot tell the chain.
     """
 
     next_index: Index
@@ -107,7 +107,7 @@ def read_request(fields: Mapping[str, Reader]) -> FenceRequest:
 
 
 def write_position(position: CopyPosition) -> bytes:
-    """How far a copy is; without a cid document."""
+    """The position of a copy; without a cid document."""
     writer = Writer()
     with writer.document(metadata=False):
         writer.name(POSITION)

@@ -1,8 +1,8 @@
-"""What goes over the wire while a guest fetches a closed cycle of a queue.
+"""The messages by which a guest fetches a closed cycle of a queue.
 
-The payloads go as one stream of bytes. Each `excerpts` tells the lengths of those that begin in it,
-and has as much of the stream as fits; `more` goes on with it. So no document is long, however long
-an excerpt is.
+The payloads go as one stream of bytes. Each `excerpts` tells the lengths of the payloads that begin
+in it, and has as much of the stream as fits; `more` goes on with the stream. So no document is
+long, however long an excerpt is.
 """
 
 from array import array
@@ -76,7 +76,7 @@ def read_more(reader: Reader) -> bytes:
 
 
 def write_fetched(excerpts: int) -> bytes:
-    """That was all: so many."""
+    """The end of a fetch, with the number of excerpts that were sent."""
     return _written(FETCHED, lambda writer: writer.integer(excerpts))
 
 

@@ -1,6 +1,7 @@
-"""What a sink says of what it has beyond the acknowledgement, and what its source wants to know.
+"""The messages about levels beyond the acknowledgement: what a sink has reached, and what its
+source wants to know.
 
-Each stands behind the cid of its queue, and goes only to a peer that has announced it.
+Each message stands behind the cid of its queue, and goes only to a peer that has announced it.
 """
 
 import struct

@@ -40,7 +40,7 @@ TAILER: Final = "tailer"
 
 
 class WireShape(Enum):
-    """How set-up messages are laid out in documents."""
+    """The layout of set-up messages in documents."""
 
     NETWORK = "network"
     SEED = "seed"

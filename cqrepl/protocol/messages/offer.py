@@ -1,4 +1,4 @@
-"""What a source offers and a sink answers: the two replication handlers, which have one body."""
+"""A source's offer and a sink's answer: the two replication handlers, which have one body."""
 
 import re
 from dataclasses import astuple, dataclass

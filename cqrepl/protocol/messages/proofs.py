@@ -1,4 +1,4 @@
-"""What a source asks of what its sink holds, to find where two copies begin to differ."""
+"""A source's questions about what its sink holds, to find where two copies begin to differ."""
 
 from cqrepl.protocol.messages.names import IDENTITY, PROOF, PROVE
 from cqrepl.protocol.messages.offer import Lineage, read_chains, write_chains
@@ -9,7 +9,7 @@ _INDEX = "index"
 
 
 def write_prove(index: int) -> bytes:
-    """What do you hold before this index; without its cid document."""
+    """The question what the sink holds before this index; without its cid document."""
     writer = Writer()
     with writer.document(metadata=False):
         writer.name(PROVE)
@@ -43,7 +43,7 @@ def read_proof(reader: Reader) -> tuple[int, Lineage]:
 
 
 def write_identity(identity: Identity) -> bytes:
-    """Which queue the source's is; without its cid document."""
+    """The identity of the source's queue; without its cid document."""
     writer = Writer()
     with writer.document(metadata=False):
         writer.name(IDENTITY)

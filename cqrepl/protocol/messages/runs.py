@@ -45,7 +45,7 @@ _FAULTS: Final = {
 
 
 def write_run_head(index: int, count: int, ns: int, size: int) -> bytes:
-    """What stands before the bytes of a run, without the cid document.
+    """The head that stands before the bytes of a run, without the cid document.
 
     Args:
         index: of the first excerpt.
@@ -58,11 +58,11 @@ def write_run_head(index: int, count: int, ns: int, size: int) -> bytes:
 
 
 class RunRead(NamedTuple):
-    """What a run says.
+    """The content of a run.
 
     Args:
         batch: its excerpts; where one is too long, those before it, None for none.
-        problem: that one is too long.
+        problem: says that an excerpt is too long; None where none is.
     """
 
     batch: ExcerptBatch | None

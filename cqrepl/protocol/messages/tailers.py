@@ -1,4 +1,4 @@
-"""Where named tailers stand at a source, as its sinks are told: between peers that announced it.
+"""The positions of a source's named tailers, as told to its sinks, between peers that announced it.
 
     tailer   {name: text, index: next index to read, version: how often it was moved}
 
