@@ -169,7 +169,7 @@ async def _line(stream: trio.SocketStream) -> bytes:
 
 
 def ask_status(directory: Path, host_id: int) -> Values:
-    """What a host of this machine does right now, as it says.
+    """The status of a host of this machine right now, as the host says.
 
     Raises:
         NotThere: no host answers.
@@ -184,7 +184,7 @@ def ask_status(directory: Path, host_id: int) -> Values:
 def ask(
     directory: Path, host_id: int, request: Mapping[str, object], seconds: float = TELL_SECONDS
 ) -> Values:
-    """What a host of this machine answers.
+    """The answer of a host of this machine.
 
     Args:
         request: what it is to do, as `do`, and what for.
@@ -223,11 +223,11 @@ def _exchanged(path: Path, request: Mapping[str, object], seconds: float, silent
 
 
 def _line_for(path: Path, line: bytes, seconds: float) -> bytes:
-    """What comes back for a line, up to the end of the stream.
+    """The answer to a line, up to the end of the stream.
 
     Raises:
         TimeoutError: it does not come whole in this time.
-        OSError: nobody listens there, or the connection has broken.
+        OSError: no host listens there, or the connection has broken.
     """
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as place:
@@ -245,12 +245,12 @@ def _line_for(path: Path, line: bytes, seconds: float) -> bytes:
 
 
 def _connect(place: socket.socket, path: Path, until: float) -> None:
-    """Connects, once there is room among those who wait to be let in. With a time limit the system
-    does not wait for that itself; a host that is stopped lets nobody in.
+    """Connects, once there is room among the connections that wait for the host to let them in.
+    With a time limit the system does not wait for that itself. A host that is stopped lets none in.
 
     Raises:
         TimeoutError: there was no room until then.
-        OSError: nobody listens there.
+        OSError: no host listens there.
     """
     place.settimeout(0.0)
     while True:

@@ -30,7 +30,7 @@ CONNECT_SECONDS: Final = 4.0  # longest wait for an answer: a few tries of the s
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """What came of one attempt.
+    """The result of one attempt.
 
     Args:
         problem: why it does not count as reaching the peer; None when it does.
@@ -82,8 +82,8 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
 
 
 class _Complaints:
-    """What is said of one address, until a peer was there. Each reason, which may differ in its
-    numbers, is said once, and then as a reminder, less and less often."""
+    """The warnings about one address, until a peer was there. Each reason is logged once, and then
+    as a reminder, less and less often. Reasons that differ only in numbers count as one."""
 
     def __init__(self, address: Address) -> None:
         self._address = address

@@ -19,7 +19,7 @@ class Waiting(Protocol):
 
 
 class Doorstep:
-    """Who stands there, in the order in which they came."""
+    """These connections, in the order in which they came."""
 
     def __init__(self) -> None:
         self._machines: dict[Waiting, str] = {}
@@ -36,7 +36,7 @@ class Doorstep:
         self._machines.pop(each, None)
 
     def make_room(self) -> bool:
-        """Ends the oldest of all; false when nobody is there."""
+        """Ends the oldest of all; false when there is none."""
         for oldest in self._machines:
             self._dismiss(oldest, "it said nothing yet, and others want to connect")
             return True

@@ -94,9 +94,9 @@ class Endpoint:
         return live or bool(self._lost)
 
     def comes_within(self, host_id: int, seconds: float) -> bool:
-        """Whether a host that is not connected may just be about to: it was so until a moment ago,
-        and has not ended; this side has begun a moment ago; or a peer has not yet said who it
-        is."""
+        """True when a host that is not connected may be about to connect. Either it was connected
+        less than `seconds` ago and has not ended in order, or this side began less than `seconds`
+        ago, or a peer has not yet said who it is."""
         since = max(self._began, self._lost.get(host_id, -math.inf))
         is_new = any(pump.connection.remote_id is None for pump in self._live)
         return is_new or trio.current_time() < since + seconds
@@ -235,7 +235,7 @@ class Endpoint:
             self._lost[connection.remote_id] = (
                 -math.inf if pump.ended_orderly else trio.current_time()
             )
-            if not pump.has_failed:  # nobody that was refused
+            if not pump.has_failed:  # a peer that was refused does not count
                 self._left_at, self._left_why = trio.current_time(), pump.ended_why
             self._log.tell(logging.INFO, pump.label, f"disconnected: {pump.ended_why}")
         elif connection.was_refused and not is_dialler:
@@ -253,7 +253,7 @@ class Endpoint:
         return self.settings.limit_of(host_id)
 
     async def _admit(self, host_id: int, pump: Pump) -> str | None:
-        """Whether a peer that has said who it is may stay: what is wrong, or None."""
+        """The reason that a peer which has said who it is may not stay; None when it may."""
         self._doorstep.leave(pump)
         return await self._roster.enter(host_id, pump)
 

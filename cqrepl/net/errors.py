@@ -1,4 +1,4 @@
-"""What can keep two hosts from replicating, apart from what is wrong with a queue."""
+"""Errors that keep two hosts from replicating, apart from the errors of a queue."""
 
 
 class NetError(Exception):

@@ -1,5 +1,5 @@
-"""Which event loop runs the code that asks, for one line in place of what trio says elsewhere; and
-which of its tasks a connection waits for."""
+"""Checks which event loop runs the caller, with errors of one line in place of trio's own; and
+notes which of the loop's tasks a connection waits for."""
 
 import sys
 from collections.abc import Iterator

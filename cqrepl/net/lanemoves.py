@@ -31,7 +31,7 @@ class MovingLane(Protocol):
 
 
 class LaneMoves:
-    """What the lanes of one kind may do, and have done.
+    """The moves that the lanes of one kind may make, to check those that they have made.
 
     Args:
         table: the state after each move that is allowed.

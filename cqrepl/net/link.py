@@ -1,4 +1,4 @@
-"""What is done with one connection: the part between the pump and the queues."""
+"""The work on one connection: the part between the pump and the queues."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
@@ -22,7 +22,7 @@ class Session(Protocol):
 
     @property
     def queue_names(self) -> QueueNames:
-        """What the peer is told of our queues when it is there."""
+        """The names of our queues, which the peer is told when it is there."""
 
     async def act(self, event: Event) -> None:
         """Acts on one event of the core; answers through the core's methods."""
@@ -77,11 +77,11 @@ class Session(Protocol):
 
     @property
     def sent_live(self) -> int:
-        """How many excerpts live pumps have sent on this connection, as far as that is known."""
+        """The number of excerpts that live pumps have sent on this connection, as far as known."""
 
     @property
     def stored_live(self) -> int:
-        """How many they have stored."""
+        """The number of excerpts that live pumps have stored, as far as known."""
 
     def leave_lanes(self) -> None:
         """The live pump has come back: goes on from where it is."""

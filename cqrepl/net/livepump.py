@@ -41,20 +41,21 @@ SLICE_WAITED_MS: Final = 10_000  # then one that waits for its next file is look
 
 
 class Heard(NamedTuple):
-    """How many nanoseconds ago the pump last received, None when it has received nothing; and how
-    many ago the first byte came of what it leaves, None when that was before the hand-over."""
+    """The ages, in nanoseconds, of what the pump received last, and of the first byte of what it
+    leaves. `last_ns` is None when it has received nothing; `began_ns` is None when that byte came
+    before the hand-over."""
 
     last_ns: int | None
     began_ns: int | None
 
     def times(self, now: float) -> tuple[float | None, float | None]:
-        """When both were, in seconds, as it is `now`."""
+        """Both times in seconds, by the clock that says `now`."""
         last, began = (None if ago is None else now - ago / _NS_PER_S for ago in self)
         return last, began
 
 
 class Came(NamedTuple):
-    """How a pump came back; `data` is what it left of what it received."""
+    """The result of a pump that came back; `data` is what it left of what it received."""
 
     ended: Ended
     unsent: bytes

@@ -1,9 +1,9 @@
-"""What is logged because of peers: each reason at most once a second, with a count of the rest.
+"""The log lines that peers cause: each reason at most once a second, with a count of the rest.
 
-Whoever reaches a port can make this side log something as often as it likes. So what differs only
-in numbers, and comes from one machine, is one reason: the first line of it stands as it is, those
-of the next second are counted, and the last of them is told at its end. The number of reasons at a
-time is bounded, too: further ones share one.
+Any program that reaches a port can make this side log something as often as it likes. So lines that
+differ only in numbers, and come from one machine, are one reason. The first line of a reason stands
+as it is. Those of the next second are counted, and the last of them is logged at the end of that
+second. The number of reasons at a time is bounded, too: further ones share one.
 """
 
 import logging

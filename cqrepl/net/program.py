@@ -1,4 +1,4 @@
-"""What a program does on the connections of a source or sink, beside the queues."""
+"""The work of a program on the connections of a source or sink, beside the queues."""
 
 from typing import Protocol
 

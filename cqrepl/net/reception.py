@@ -14,7 +14,7 @@ class Reception:
         self._scope = trio.CancelScope()
 
     async def read(self, receive: Callable[[], Awaitable[int]]) -> int | None:
-        """What `receive` gives; None when it was interrupted."""
+        """The result of `receive`; None when it was interrupted."""
         with trio.CancelScope() as self._scope:
             return await receive()
         return None

@@ -1,4 +1,4 @@
-"""Which hosts are connected: one live connection for each host id, and the newest wins.
+"""The hosts that are connected: one live connection for each host id, and the newest wins.
 
 A host whose connection broke without our noticing comes back on a new one, so the new one has to
 win. But two processes with one id would take over from each other for ever; more than a few times

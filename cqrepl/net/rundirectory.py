@@ -29,9 +29,9 @@ def usual_directory(environ: Mapping[str, str]) -> Path:
 
 
 def usual_run_dir() -> Path:
-    """Where `cqrepl status` and the commands that tell a host what to do look for it, if they are
-    given no directory: `CQREPL_RUN_DIR`, else that of the service, of the login, or one in the
-    place for what is temporary."""
+    """The directory where `cqrepl status` and the commands that tell a host what to do look for it,
+    if they are given none: `CQREPL_RUN_DIR`, else that of the service, of the login, or one in the
+    place for temporary files."""
     named = os.environ.get("CQREPL_RUN_DIR")
     return Path(named) if named else usual_directory(os.environ)
 
@@ -50,12 +50,12 @@ def make_directory(path: Path) -> None:
 
 
 def socket_path(directory: Path, host_id: int) -> Path:
-    """Where a host is asked."""
+    """The path of the socket at which a host is asked."""
     return directory / f"host-{host_id}.sock"
 
 
 def lock_path(directory: Path, host_id: int) -> Path:
-    """What a living host has locked, so that no other one takes its place."""
+    """The path of the file that a living host has locked, so that no other takes its place."""
     return directory / f"host-{host_id}.lock"
 
 

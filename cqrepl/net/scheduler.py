@@ -1,9 +1,9 @@
-"""How soon a thread that wakes gets a processor that another one has.
+"""The turns of threads at a processor: a thread that wakes can have one soon that another one has.
 
 A sink's live pump sleeps until something comes, and then has work of microseconds. Linux lets it
-wait for the thread that runs there, up to a few milliseconds, unless it has asked for turns shorter
-than theirs (from 6.12 on; before, that is taken and does nothing). That takes no privilege, and
-gives no more of a processor: only the same in smaller turns.
+wait up to a few milliseconds for the thread that runs there, unless it has asked for turns shorter
+than that thread's. That works from Linux 6.12 on; before, the request is taken and does nothing.
+The request takes no privilege, and gives no more of a processor: only the same in smaller turns.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""How a host reaches its peers: every key with its unit and limits."""
+"""The settings by which a host reaches its peers: every key with its unit and limits."""
 
 import os
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ class NetSettings:
         return () if self.listen is None else (self.listen, *self.also_listen)
 
     def limit_of(self, host_id: int) -> int:
-        """How many bytes of excerpts a second a host is sent; 0 for any number."""
+        """The most bytes of excerpts that a host is sent a second; 0 for any number."""
         return self.limits.get(host_id, self.limit_bytes_per_s)
 
 

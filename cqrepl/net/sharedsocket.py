@@ -114,23 +114,23 @@ class SharedSocket:
             live.nudge()
 
     async def have_back(self) -> None:
-        """Ends when no live pump runs, and all that one has heard counts. None runs before the next
-        wait of who calls this: the reader would lend the next one the socket at once."""
+        """Ends when no live pump runs, and all that one has heard counts. None runs before the
+        caller's next wait: the reader would lend the next one the socket at once."""
         if not self.turn.is_back:
             with self._kept():
                 self.call_back()
                 await self.turn.back()
 
     def close(self) -> None:
-        """The connection is over: no circle keeps the buffers of what is, and nobody waits for a
-        live pump that went wrong on its way back."""
+        """The connection is over. No circle of references keeps its buffers, and no task waits for
+        a live pump that went wrong on its way back."""
         self._wake = lambda: None
         self.turn.move(SocketMove.END)
 
     # the reader
 
     async def receive(self, receive: Callable[[], Awaitable[int]]) -> int | None:
-        """What `receive` gives; None when there is something else to do."""
+        """The result of `receive`; None when there is something else to do."""
         return await self._reception.read(receive)
 
     async def lend(self, session: Session, act: Act) -> bool:
@@ -362,7 +362,8 @@ class SharedSocket:
 
 
 def _slice_ms(waited: "Sequence[WatchedWord] | None") -> int:
-    """How long a live pump may run, with queues that have no lane and wait for these words."""
+    """The longest run of a live pump in ms, with queues that have no lane and wait for these words.
+    `waited` is None while a queue has to be looked at otherwise."""
     if waited is None:
         return SLICE_MIXED_MS
     return SLICE_WAITED_MS if waited else SLICE_MS

@@ -1,4 +1,4 @@
-"""Whose turn it is at the socket of a connection, and at its queues that go out.
+"""The turns at the socket of a connection, and at its queues that go out.
 
 The moves are those of `protocol.states`: what is done out of turn is an error here, and not bytes
 that come before others on the wire.
@@ -19,7 +19,7 @@ from cqrepl.protocol.states import (
 
 
 class SocketTurn:
-    """One connection's."""
+    """The turn at the socket of one connection."""
 
     def __init__(self) -> None:
         self.state = SocketState.TASKS
@@ -37,10 +37,10 @@ class SocketTurn:
         return self.state is SocketState.WORKING
 
     def move(self, move: SocketMove) -> None:
-        """Another one's turn.
+        """Passes the turn on.
 
         Raises:
-            LocalProtocolError: it is not.
+            LocalProtocolError: the move is not allowed in this state.
         """
         self.state = moved(SOCKET_MOVES, self.state, move, LocalProtocolError, "the socket")
         if self.state in (SocketState.TASKS, SocketState.OVER):
@@ -54,7 +54,7 @@ class SocketTurn:
 
 
 class OutgoingTurn:
-    """That at the queues that go out on one connection."""
+    """The turn at the queues that go out on one connection."""
 
     def __init__(self) -> None:
         self.state = OutgoingState.WRITER

@@ -28,7 +28,7 @@ class InThread(Protocol):
     """Does some work that the event loop does not wait for."""
 
     async def __call__(self, work: Callable[[], T], /) -> T:
-        """What `work` gives, or raises."""
+        """The result of `work`; raises what `work` raises."""
 
 
 class _Begun(Generic[T]):
@@ -49,7 +49,7 @@ async def in_thread(
     limiter: trio.CapacityLimiter | None = None,
     abandon_on_cancel: bool = False,
 ) -> T:
-    """What `work` gives, which the event loop does not wait for.
+    """The result of `work`, for which the event loop does not wait.
 
     Args:
         abandon_on_cancel: a task that is cancelled does not wait for it either.
@@ -136,7 +136,7 @@ class Together:
         self._is_under_way = False
 
     async def do(self, work: Callable[[], T], /) -> T:
-        """What `work` gives. As a thread does, it goes on though its task is cancelled.
+        """The result of `work`. As in a thread, the work goes on though its task is cancelled.
 
         Raises:
             Exception: what `work` raises; no other task hears of it.

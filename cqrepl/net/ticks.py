@@ -17,7 +17,8 @@ from cqrepl.surroundings import surroundings
 
 def next_tick(seconds: float) -> float:
     """The next shared moment of those `seconds` apart, by trio's clock. It is at least half as far
-    away, so that whoever takes long over a look pauses all the same, and on the average as far."""
+    away, so that a task that takes long over a look pauses all the same. On the average it is
+    `seconds` away."""
     now = trio.current_time()
     if not surroundings().has_threads:
         return now + seconds

@@ -1,4 +1,4 @@
-"""How many bytes of excerpts a connection may send: a token bucket, one token for each byte.
+"""The bound on the bytes of excerpts that a connection sends: a token bucket, one token a byte.
 
 Tokens come evenly, and a tenth of a second's worth is kept. Queues that have nothing left to catch
 up with may use all of them, the others only what is above half: so what is live goes out at once
@@ -23,8 +23,8 @@ NO_LIMIT: Final = 1 << 62
 
 
 class Rooms(NamedTuple):
-    """How many bytes may go out now: of queues that have nothing to catch up with, and of those
-    that have."""
+    """The numbers of bytes that may go out now: of queues that have nothing to catch up with, and
+    of those that have."""
 
     live: int
     much: int
@@ -53,7 +53,7 @@ class TokenBucket:
         self._tokens = min(self._tokens, 0.0)
 
     def rooms(self, now: float) -> Rooms:
-        """How many bytes may go out now."""
+        """The numbers of bytes that may go out now."""
         if not self.bytes_per_s:
             return UNLIMITED
         self._fill(now)

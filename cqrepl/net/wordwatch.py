@@ -35,7 +35,7 @@ REST_AFTER_SECONDS: Final = 10.0
 
 
 class _Watcher:
-    """What one connection waits for."""
+    """The words that one connection waits for, and the call that tells it of a change."""
 
     def __init__(
         self, words: Sequence[WatchedWord], tell: Callable[[], None], rests_from: float
@@ -110,7 +110,7 @@ class WordWatch:
         return self._is_running
 
     def end(self) -> None:
-        """Nobody is told anything any more; the thread is about to end."""
+        """No connection is told anything any more; the thread is about to end."""
         with self._guard:
             self._look_at([])
 

@@ -1,7 +1,7 @@
-"""How long the writer of a connection waits while no queue has anything new.
+"""The pauses of a connection's writer while no queue has anything new.
 
-It waits in trio, where other tasks run in between, and where a wake-up ends the pause at once. trio
-sleeps a millisecond at least: a live pump is quicker.
+The writer waits in trio, where other tasks run in between, and where a wake-up ends the pause at
+once. trio sleeps a millisecond at least: a live pump is quicker.
 
 Each look at all queues costs far more than a look at one word, so a writer that has found nothing
 for a second rests: it names the word of each queue that changes when something comes, and lets the
