@@ -89,7 +89,8 @@ def encode_float32_2_20(value: float) -> bytes:
 
 
 class NumberStyle(NamedTuple):
-    """How a wire writes numbers; `whole` is given the code that the writer method names."""
+    """The functions that encode a wire's numbers; `whole` is given the code that the writer method
+    names."""
 
     whole: Callable[[Code, int], bytes]
     float64: Callable[[float], bytes]

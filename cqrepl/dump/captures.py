@@ -54,7 +54,7 @@ class Capture:
         self._unframed = 0
 
     def add(self, packet: Packet) -> Iterator[Entry | Remark]:
-        """What this packet completes."""
+        """The entries and remarks that this packet completes."""
         segment = parse_segment(packet.link, packet.data)
         if segment is None:
             return
@@ -70,7 +70,7 @@ class Capture:
         yield from connection.add(segment, packet.time_ns, packet.number)
 
     def end(self) -> Iterator[Entry | Remark]:
-        """What is left to say at the end of the capture."""
+        """The entries and remarks that are left at the end of the capture."""
         for ends in list(self._connections):
             yield from self._close(ends)
         if self._unframed:
@@ -119,7 +119,7 @@ class CapturedConnection:
         return not half.is_start((segment.sequence + 1) % (1 << 32))
 
     def add(self, segment: Segment, time_ns: int, packet: int) -> Iterator[Entry | Remark]:
-        """What this segment completes."""
+        """The entries and remarks that this segment completes."""
         direction = self._ends.index(segment.source)
         half = self._halves[direction]
         sequence = segment.sequence
@@ -136,7 +136,7 @@ class CapturedConnection:
     def add_bytes(
         self, direction: int, data: bytes, time_ns: int, packet: int
     ) -> Iterator[Entry | Remark]:
-        """What these bytes, the next of a direction, complete."""
+        """The entries and remarks that these bytes, the next of a direction, complete."""
         if not data or self._has_stopped[direction] or self.is_framed is False:
             return
         if self.is_framed is None:
@@ -147,7 +147,7 @@ class CapturedConnection:
         yield from self._feed(direction, data, time_ns, packet)
 
     def end(self) -> Iterator[Entry | Remark]:
-        """What is missing at the end."""
+        """The entries and remarks that are left at the end; a remark says what is missing."""
         if self.is_framed:
             for direction in (0, 1):
                 if not self._has_stopped[direction]:

@@ -1,4 +1,4 @@
-"""Which handler each document of a connection is for, and what it says.
+"""The handler that each document of a connection is for, and the content of the document.
 
 Theory of operation. A registration names csp, cid and handler; after it, a meta-data document with
 the cid alone selects that handler for the data documents that follow. Both directions have tables
@@ -36,7 +36,7 @@ _ROUTING: Final = frozenset({CSP, CID, HANDLER})
 
 @dataclass(slots=True)
 class _Direction:
-    """What was registered in one direction, and what is selected."""
+    """The handlers that were registered in one direction, and the one that is selected."""
 
     handlers: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
     announced: tuple[str | None, int] | None = None  # csp and cid whose handler comes next
@@ -61,7 +61,7 @@ class ConversationRouter:
         self._events: dict[tuple[int | None, int, int], int] = {}
 
     def read(self, direction: int, document: Document, time_ns: int | None) -> Said:
-        """What the next document of a direction, 0 or 1, says."""
+        """The content of the next document of a direction, 0 or 1."""
         here = self._directions[direction]
         reader = Reader(document.body)
         try:

@@ -1,4 +1,4 @@
-"""What one call of `wire-dump` does, by its options, and the exit code that it ends with."""
+"""One call of `wire-dump`: the work that its options ask for, and the exit code at its end."""
 
 import re
 from typing import TypedDict
@@ -13,7 +13,7 @@ from cqrepl.dump.selection import Selection, Wanted
 
 
 class DumpOptions(TypedDict):
-    """What the user chose."""
+    """The options that the user chose."""
 
     files: tuple[str, ...]
     pcap: bool

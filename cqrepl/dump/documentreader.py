@@ -39,7 +39,7 @@ class CutOff(WireError):
 
 
 class Readable(Protocol):
-    """What bytes come from: `read` gives fewer than asked for only at the end."""
+    """An input of bytes: `read` gives fewer than asked for only at the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -67,12 +67,12 @@ class Document:
 
     @property
     def is_last(self) -> bool:
-        """Whether this word stands where a store file has no further document."""
+        """True when this word stands where a store file has no further document."""
         return self.word in _EMPTY_WORDS
 
     @property
     def kind(self) -> str:
-        """What the header says but for the length."""
+        """The header in words, but for the length."""
         empty = _EMPTY_WORDS.get(self.word)
         if empty is not None:
             return empty
@@ -81,7 +81,7 @@ class Document:
 
     @property
     def missing_bytes(self) -> int:
-        """How much of a very long body is not in `body`."""
+        """The number of bytes of a very long body that are not in `body`."""
         return 0 if self.is_last else body_length(self.word) - len(self.body)
 
     def text(self, known: str = "") -> str:

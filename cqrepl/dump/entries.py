@@ -1,4 +1,4 @@
-"""What is shown: a document and all that is known about it."""
+"""The entries of a dump: each shows a document and all that is known about it."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a document of a stream says, as far as it is a message of replication.
+    """The content of a document of a stream, as far as it is a message of replication.
 
     Args:
         name: the first name in the document; None where it has none.
@@ -61,7 +61,7 @@ class Entry:
         return self.document.text(self.known())
 
     def known(self) -> str:
-        """What stands behind the header on the first line."""
+        """The text that stands behind the header on the first line."""
         return excerpt_suffix(self.index, self.sequence) + self._stream_suffix()
 
     def _stream_suffix(self) -> str:
@@ -90,7 +90,7 @@ def excerpt_suffix(index: int | None, sequence: int | None) -> str:
 
 
 def said_parts(said: Said) -> list[str]:
-    """What a document of a stream says, in a few words each."""
+    """The parts of the content of a document of a stream, in a few words each."""
     parts: list[str] = []
     if said.csp is not None:
         parts.append(f"csp {quoted(said.csp)}")

@@ -1,4 +1,4 @@
-"""Which index the excerpts of a store file have.
+"""The indexes of the excerpts of a store file.
 
 Theory of operation. A store file does not say its own cycle: its name does, together with the roll
 cycle that the table store beside it keeps. Without a table store the name alone tells the roll

@@ -28,7 +28,7 @@ _ALIGNED_FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFileHead:
-    """What the first document of a store file says about those that follow."""
+    """The facts that the first document of a store file tells about those that follow."""
 
     type_name: str
     aligned: bool
@@ -67,7 +67,7 @@ def read_first(reader: DocumentReader) -> Document | None:
 
 
 def store_header(first: Document) -> StoreFileHead | None:
-    """What the first document says about its store file; None when this is no store file."""
+    """The head of a store file, read from its first document; None when this is no store file."""
     if not (is_ready(first.word) and is_metadata(first.word)):
         return None
     try:

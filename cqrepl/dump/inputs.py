@@ -1,4 +1,4 @@
-"""What an input is, told by its first bytes, and its documents.
+"""The kind of an input, told by its first bytes, and the documents of the input.
 
 capture    pcap or pcapng: the connections in it
 store      queue file or table store: its documents with their indexes
@@ -144,7 +144,7 @@ class Input:
             yield from _rest(header, reader, numbering)
 
     def _place(self, cycle: Cycle | None, index_first: int | None) -> "Place | None":
-        """Where an excerpt stands, found by the index pages; None when that cannot be told."""
+        """The place of an excerpt, found by the index pages; None when that cannot be told."""
         from cqrepl.queue.files.indextable import Indexing
         from cqrepl.queue.files.storefile import StoreFile
         from cqrepl.queue.format.errors import QueueError

@@ -1,4 +1,4 @@
-"""What `wire-dump` does with files: dump them, or follow a queue."""
+"""The work of `wire-dump` on files: it dumps them, or follows a queue."""
 
 import os
 import stat

@@ -150,7 +150,7 @@ def _read_pcapng(source: _Source) -> Iterator[Packet]:
 
 
 def _content(source: _Source, order: str, length_raw: bytes, start: int) -> bytes:
-    """What is left of a block, but for the length at its end."""
+    """The rest of a block, but for the length at its end."""
     (length,) = struct.unpack(f"{order}I", length_raw)
     left = start + length - 4 - source.position
     if length % 4 or left < 0 or length > _BLOCK_MAX:

@@ -27,11 +27,11 @@ HEX_KIND: Final = "--- !!data #binary\n"
 
 
 class Form(Protocol):
-    """How documents are announced and what stands around them."""
+    """The form of a dump: the lines that announce documents, and what stands around them."""
 
     @property
     def aligned(self) -> bool:
-        """Whether documents start at multiples of 4."""
+        """True when documents start at multiples of 4."""
 
     @property
     def body_max(self) -> int:
@@ -112,7 +112,7 @@ class Chunk:
 
     @property
     def position(self) -> int:
-        """Where the next header stands, or would."""
+        """The position at which the next header stands, or would stand."""
         return self._start + self._at
 
     @property

@@ -55,7 +55,7 @@ class HalfStream:
 
     @property
     def missing(self) -> tuple[int, int] | None:
-        """Where bytes are missing, and how many, while later bytes wait behind them."""
+        """The place and the number of missing bytes, while later bytes wait behind them."""
         if not self._waiting:
             return None
         return self.given, self._places[0] - self.given

@@ -1,4 +1,4 @@
-"""Which documents are shown.
+"""The selection of the documents that are shown.
 
 --at POSITION        from the document whose header stands there
 --from, --to INDEX   from one excerpt to another, and what stands between them; of a stream the
@@ -15,12 +15,12 @@ from cqrepl.dump.entries import Entry
 
 
 class NotSelectable(Exception):
-    """What was asked for cannot be found in this input."""
+    """The documents that were asked for cannot be found in this input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the options ask for."""
+    """The documents that the options ask for."""
 
     at: int | None = None
     index_first: int | None = None

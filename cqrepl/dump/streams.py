@@ -75,7 +75,7 @@ class StreamFeed:
 
     @property
     def cut_off(self) -> str | None:
-        """What is missing at the end; None when the last document is whole."""
+        """The words for what is missing at the end; None when the last document is whole."""
         if not self._data:
             return None
         came = len(self._data) + self._skipped
@@ -95,7 +95,7 @@ class StreamFeed:
 
 
 def starts_stream(data: bytes | bytearray) -> bool | None:
-    """Whether these first bytes of a connection are those of documents; None: more are needed.
+    """True when these first bytes of a connection are those of documents; None: more are needed.
 
     They are when the first document has a possible header and consists of named fields, as every
     document of a connection does.

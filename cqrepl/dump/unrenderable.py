@@ -1,4 +1,4 @@
-"""Which bodies surely cannot be rendered, told without rendering them.
+"""A check that tells which bodies surely cannot be rendered, without rendering them.
 
 Theory of operation. Excerpts are often raw bytes, and most raw bytes are no items: such a body is
 shown as a hex dump, after `wire.text.print_documents` has tried in vain to render it. This walk

@@ -190,14 +190,14 @@ def values_of(value: Construct) -> Construct:
 
 
 def body_of(value: Construct) -> Construct:
-    """What a body holds, as its first code says; nothing at all is a sequence."""
+    """The content of a body, of the kind that its first code says; an empty body is a sequence."""
     fields = fields_of(value)
     at_least_one = FocusedSeq("map", "map" / fields, Check(lambda this: this["map"].fields))
     return Select(at_least_one, values_of(value))
 
 
 def content_of(value: Construct) -> Construct:
-    """What a block holds, as its first byte says."""
+    """The content of a block, of the kind that its first byte says."""
     return Select(RawBytes, HistoryBlock, body_of(value))
 
 

@@ -128,7 +128,7 @@ def _text_of(data: bytes, _: object) -> str:
 
 
 def text_length(text: str) -> int:
-    """How many bytes a text takes."""
+    """The number of bytes that a text takes."""
     return len(_text_bytes(text))
 
 
@@ -167,7 +167,7 @@ def _lower_halves(name: str, _: object) -> bytes:
 
 
 def name_length(name: str) -> int:
-    """How many bytes a name takes: one for each UTF-16 unit."""
+    """The number of bytes that a name takes: one for each UTF-16 unit."""
     return len(units_of(name))
 
 

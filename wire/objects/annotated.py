@@ -84,7 +84,7 @@ class Name(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How values of one annotation are written and read."""
+    """The functions that write and read values of one annotation."""
 
     write: _Write
     read: _Read
@@ -158,7 +158,7 @@ def _name(annotation: object, attribute: str) -> str:
 
 
 def form(annotation: object) -> _Form:
-    """How values of an annotation are written and read.
+    """The functions that write and read values of an annotation.
 
     Raises:
         TypeError: there is no form for it.

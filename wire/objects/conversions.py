@@ -236,7 +236,7 @@ def read_literal(reader: Reader) -> bytes | None:
 
 
 def content(block: Reader) -> bytes:
-    """What is left of a block."""
+    """The bytes that are left of a block."""
     payload = bytes(block.data[block.position : block.end])
     block.position = block.end
     return payload

@@ -201,7 +201,7 @@ class DocumentWriter:
             write_body(body, value)
 
     def take(self) -> bytes:
-        """What was written and not yet taken."""
+        """The bytes that were written and not yet taken."""
         taken = bytes(self._body.data)
         self._body.origin += len(taken)
         self._body.data.clear()

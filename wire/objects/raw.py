@@ -59,7 +59,7 @@ class RawWriter:
 
     @property
     def data(self) -> bytearray:
-        """What was written."""
+        """The bytes that were written."""
         return self._core.data
 
     def document(self, *, metadata: bool) -> AbstractContextManager[None]:

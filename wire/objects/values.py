@@ -185,7 +185,7 @@ class LongArray:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Where a message has been: pairs of source id and index, and times in nanoseconds."""
+    """The way of a message so far: pairs of source id and index, and times in nanoseconds."""
 
     sources: tuple[tuple[int, int], ...] = ()
     timings: tuple[int, ...] = ()

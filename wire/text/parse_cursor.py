@@ -48,7 +48,7 @@ class Cursor:
         self._end = end
 
     def ahead(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What the pattern finds here."""
+        """The match of the pattern here; None where it finds nothing."""
         return pattern.match(self._text, self.at, self._end)
 
     def char(self) -> str:
@@ -63,11 +63,11 @@ class Cursor:
         return match
 
     def column(self) -> int:
-        """How far from the left margin this is."""
+        """The number of characters before this one on its line."""
         return self.at - self._text.rfind("\n", 0, self.at) - 1
 
     def is_line_start(self) -> bool:
-        """Whether only blanks stand before this on its line."""
+        """True when only blanks stand before this on its line."""
         line = self._text.rfind("\n", 0, self.at) + 1
         return not self._text[line : self.at].strip(" \t\r")
 

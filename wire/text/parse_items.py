@@ -77,7 +77,7 @@ _NUMBER: Final = re.compile(r"-?[0-9][0-9a-fx]*")
 
 
 class Form(Flag):
-    """Which of the codes that look the same are taken."""
+    """The codes that are taken, out of those that look the same."""
 
     USUAL = 0  # those of Java's writer
     SHORT_NUMBERS = 1  # small numbers without a code, as the releases around 2.20 have them
@@ -172,7 +172,7 @@ class _Items:
             owed, after_comment = self._line_item(), False
 
     def _may_begin(self, indent: int) -> bool:
-        """Whether this is the start of a line, but for dashes."""
+        """True when this is the start of a line, but for dashes."""
         return self._source.is_line_start() or self._source.column() == indent
 
     def _is_dash(self) -> bool:
@@ -384,7 +384,7 @@ class _Items:
         return False
 
     def _is_text(self) -> bool:
-        """Whether a text follows, not a number, a block, a type or nothing."""
+        """True when a text follows, not a number, a block, a type or nothing."""
         return self._source.char() not in ("", *"\n0123456789+-[{!#,]}")
 
     def _number(self) -> str | None:

@@ -1,4 +1,4 @@
-"""How one value is spelled in the text form, and which code the spelling asks for.
+"""The spelling of one value in the text form, and the code that the spelling asks for.
 
     true false          the constants          "text" 'text' text    a text
     0x1f                a 64-bit number shown in hexadecimal

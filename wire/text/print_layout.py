@@ -1,4 +1,4 @@
-"""Where line breaks, blanks, commas and brackets go in the text of one document.
+"""The line breaks, blanks, commas and brackets in the text of one document.
 
 Theory of operation. The text must equal what Java prints, so this is its layout as a small machine,
 not a YAML printer. It holds the text so far and four things that steer it:

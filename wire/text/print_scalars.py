@@ -1,4 +1,4 @@
-"""How text and payloads look in the text of a document.
+"""The form of text and payloads in the text of a document.
 
 Theory of operation. Each function takes a value and gives the characters that Java prints for it;
 where they stand on the line is the layout's business. Text is quoted by its first and last
