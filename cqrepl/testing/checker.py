@@ -1,4 +1,4 @@
-"""What must be true of every run: one piece of code for all of them.
+"""The conditions that every run must keep: one piece of code for all of them.
 
 While faults come: no mark says that a host has what it does not have. When they are over and all
 is quiet: every copy holds the same as the source, or both sides were told why not; what an
@@ -117,7 +117,7 @@ def check_mark(who: str, acknowledged: int, path: Path) -> None:
 
 
 def check_patience(who: str, seconds: float) -> None:
-    """Nobody is kept out for long."""
+    """No application is kept out for long."""
     if seconds > PATIENCE_SECONDS:
         raise BrokenPromiseError("waiting", f"{who} was kept out for {seconds:.0f} s")
 
@@ -129,7 +129,7 @@ def check_moving(busy: Collection[str]) -> None:
 
 
 def check_arrived(who: str, end: int, last: int) -> None:
-    """What was there when the wait began has come."""
+    """The excerpts that were there when the wait began have come."""
     if last < end:
         raise BrokenPromiseError(
             "waiting",

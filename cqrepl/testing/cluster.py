@@ -1,4 +1,4 @@
-"""Hosts, the network between them and an application, in the trio run of whoever asks.
+"""Hosts, the network between them and an application, in the trio run of the caller.
 
 async with running_cluster(folder, 3) as cluster:
     cluster.append(b"hello")
@@ -63,7 +63,7 @@ class Stream:
         return self.source.host.host
 
     def giver(self, sink: Copy) -> Copy:
-        """Where a copy is taken from: the source, or a copy that is passed on."""
+        """The copy that another copy is taken from: the source, or a copy that is passed on."""
         via = self.vias.get(sink.host.host)
         return self.source if via is None else self._copy_of(via)
 
@@ -298,8 +298,8 @@ async def running_cluster(
 
 
 def acks_of(hosts: int) -> int:
-    """How many hosts the policy of a queue whose leader changes waits for: with more than one a
-    promotion does not take all of the others."""
+    """The number of hosts that the policy of a queue whose leader changes waits for. With more than
+    one, a promotion does not take all of the others."""
     return 1 if hosts <= ONE_ACK_HOSTS_MAX else 2
 
 

@@ -105,7 +105,7 @@ class Injector:
                 assert fault.kind is Kind.MOVED_AWAY  # and there is nothing yet
 
     def _stream(self, fault: Fault) -> Stream:
-        """That of the queue which a fault is about."""
+        """The stream of the queue that a fault is about."""
         return self._cluster.streams[fault.queue or SOURCE]
 
     async def _end(self, fault: Fault, host: LabHost) -> None:
@@ -257,7 +257,7 @@ class Injector:
         host.machine.alive.discard(process.pid)
 
     def _remove_one(self, copy: Copy) -> None:
-        # nobody can tell of a file that went before anybody had looked at it
+        # a host cannot tell of a file that went before it had looked at it
         files = sorted(copy.path.glob("*.cq4"))[1:-_SEEN_CYCLES]
         file = files[len(files) // 2] if files else None
         if file is not None and _holds_excerpts(file):
@@ -273,7 +273,7 @@ class Injector:
         process = host.process
         await trio.sleep(fault.lasting + _CLOSED_AFTER_SECONDS)
         if host.process is not process or not _is_noted(copy.path, name):
-            return  # nobody has looked at it since it was closed
+            return  # the host has not looked at it since it was closed
         later = [file for file in copy.path.glob("*.cq4") if file.name > name]
         if name and later and (copy.path / name).exists():
             new = copy.path / f"{name}.old"
@@ -354,7 +354,7 @@ def _remove(directory: Path) -> None:
 
 
 def _holds_excerpts(file: Path) -> bool:
-    """False for a store file that a power cut has left empty: nobody misses it."""
+    """False for a store file that a power cut has left empty: no host misses it."""
     try:
         with Queue.open(file.parent) as queue:
             cycle = queue.cycles.cycle_of(file.stem)
@@ -364,7 +364,7 @@ def _holds_excerpts(file: Path) -> bool:
 
 
 def _is_noted(path: Path, name: str) -> bool:
-    """Whether a host has noted what a closed store file holds: only then can it miss anything."""
+    """True when a host has noted what a closed store file holds: only then can it miss anything."""
     with suppress(QueueError, OSError), Queue.open(path) as queue:
         return name in {queue.cycles.path_of(cycle).name for cycle in queue.cycles.closed.load()}
     return False

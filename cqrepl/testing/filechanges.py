@@ -1,10 +1,10 @@
-"""What operators do by the file of a cluster: they change it, and have hosts read it again.
+"""The work of operators on the file of a cluster: they change it, and have hosts read it again.
 
-Each host has its own copy of the file, which it also reads when it starts. Another master takes the
-steps of docs/operations.md: the old one first, which gives the queue back or refuses; then the new
-one; then all others. A host that is away is waited for. Where the old one refuses, or goes before
-it has answered, its file becomes what it was: one that is started by another file gives nothing
-back in order.
+Each host has its own copy of the file, which it also reads when it starts. A change of the master
+takes the steps of docs/operations.md. The old master reads the file first, and gives the queue back
+or refuses; then the new master reads it; then all other hosts. A host that is away is waited for.
+Where the old master refuses, or goes before it has answered, its file becomes what it was: a host
+that is started by another file gives nothing back in order.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -169,7 +169,7 @@ class FileChanges:
         return not self._differing()
 
     def judge(self) -> None:
-        """When all is quiet.
+        """Checks the other queue when all is quiet.
 
         Raises:
             BrokenPromiseError: a copy of the other queue differs, and does not say so.

@@ -1,4 +1,4 @@
-"""What must be true of one queue of a cluster, while faults come and when all is quiet."""
+"""The conditions that one queue of a cluster must keep, under faults and when all is quiet."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -41,7 +41,8 @@ class Judge:
         self._ends: deque[tuple[float, int]] = deque()  # of the source, and when that was so
 
     def check_waiting(self) -> None:
-        """Nobody waits longer than a limit where nothing has been in the way for so long."""
+        """Neither the application nor a sink waits longer than a limit where nothing has been in
+        the way for so long."""
         now = trio.current_time()
         application, source = self._stream.application, self._stream.source
         self._ends.append((now, last_index(source.path)))
@@ -56,8 +57,8 @@ class Judge:
                     check_arrived(sink.title, end, last_index(sink.path))
 
     def _fine_since(self, host: int) -> float:
-        """When the last fault was over that such a host feels, or one by which the queue comes to
-        it; the source feels all."""
+        """The time when the last fault was over that this host feels, or that a host feels by which
+        the queue comes to it. The source feels all faults."""
         master = self._stream.master
         felt = set(self._stream.way(host)) if host != master else set(self._cluster.hosts)
         now = trio.current_time()
@@ -71,8 +72,8 @@ class Judge:
         )
 
     def check_marks(self) -> None:
-        """No host counts as having what it does not have, nor anything beyond the end of who gives
-        it that."""
+        """No host counts as having what it does not have, nor anything beyond the end of the copy
+        that gives it that."""
         for giver in self._stream.givers:
             self._check_marks_at(giver)
 
@@ -108,9 +109,9 @@ class Judge:
                 yield Pair(giver, each)
 
     def _has_told(self, sink: Copy) -> bool:
-        """Why this copy goes no further was said: by both sides, or by a process that has ended
-        and says so each time that it is started; of it, or of one by which the queue comes to
-        it."""
+        """True when it was said why this copy goes no further, or why a copy does by which the
+        queue comes to it. Both sides said so, or a process that has ended says so each time that it
+        is started."""
         giver = self._stream.giver(sink)
         if not giver.is_own and self._has_told(giver):
             return True
@@ -119,7 +120,7 @@ class Judge:
         return sink.has_stopped and giver.has_told_of(sink)
 
     def judge(self, *, was_collected: bool) -> None:
-        """When all is quiet.
+        """Checks the queue when all is quiet.
 
         Args:
             was_collected: retention was at work in the cluster.
@@ -163,7 +164,7 @@ class Judge:
             raise BrokenPromiseError("acknowledged", text)
 
     def _who(self, text: str) -> str:
-        """What is said, with the queue where there are several."""
+        """The text, with the name of the queue where there are several."""
         return text if len(self._cluster.streams) == 1 else f"{self._stream.source.name}: {text}"
 
 

@@ -1,6 +1,6 @@
-"""What is known to fail, by name: the schedule of a change leaves it out.
+"""The faults that are known, by name: the schedule of a change leaves out what meets them.
 
-Each entry has a run that must fail, with that check: a test runs it, so an entry whose fault was
+Each entry has a run that must fail, with that check. A test runs it, so an entry whose fault was
 mended has to go.
 """
 

@@ -63,7 +63,7 @@ class Copy:
 
     @property
     def title(self) -> str:
-        """How checks call it."""
+        """The name by which checks call it."""
         name = self.host.machine.name
         return name if len(self.host.copies) == 1 else f"{self.name} at {name}"
 
@@ -75,7 +75,7 @@ class Copy:
         return None if marks is None else marks.acknowledged
 
     def has_told_of(self, sink: "Copy") -> bool:
-        """Whether this source has said that it goes no further with a sink, or with none."""
+        """True when this source has said that it goes no further with a sink, or with none."""
         source = self.host.source
         if source is None:
             return False
@@ -89,7 +89,7 @@ class Copy:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the sink says that it goes no further."""
+        """True when the sink says that it goes no further."""
         sink = self.host.sink
         return sink is not None and any(stop.name == self.name for stop in sink.stops)
 
@@ -172,13 +172,13 @@ class LabHost:
 
     @property
     def source(self) -> Source | None:
-        """What streams, while it runs."""
+        """The source, while it runs."""
         node = self.node.source if isinstance(self.node, Host) else self.node
         return node if isinstance(node, Source) else None
 
     @property
     def sink(self) -> Sink | None:
-        """What takes in, while it runs."""
+        """The sink, while it runs."""
         node = self.node.sink if isinstance(self.node, Host) else self.node
         return node if isinstance(node, Sink) else None
 
@@ -235,7 +235,7 @@ class LabHost:
 
     async def ask(self, asked: Values) -> Values | None:
         """Asks a host of a cluster at its socket; None where there is none, or it goes meanwhile.
-        What a process has still come to in the very step in which it was killed, nobody hears.
+        An answer that a process gives in the very step in which it is killed is dropped.
 
         Args:
             asked: as `cqrepl.net.controlsocket` has it.
@@ -343,7 +343,7 @@ class Application:
         self._queue = None  # a dead process gives nothing back
 
     def end_writing(self) -> None:
-        """It wants nothing any more, so nobody keeps it out."""
+        """The application wants to write no more, so it does not count as kept out."""
         self._is_writing, self.refused_since = False, None
 
     async def run(self) -> None:

@@ -48,7 +48,7 @@ class Machine:
         self.host = host
         self.name = f"host {host}"
         self.skew_ns = 0
-        self.loses_power = True  # or nobody asks what has reached the disk
+        self.loses_power = True  # if not, no check asks what has reached the disk
         self.is_full = False
         self.slow_s = 0.0  # what work at the disk takes besides
         self.alive: set[int] = set()
@@ -306,7 +306,7 @@ class Process(Surroundings):
 
 
 def _first_of(rng: random.Random) -> float:
-    """What it would draw next, and still will."""
+    """The number that it would draw next, and still will."""
     same = random.Random()
     same.setstate(rng.getstate())
     return same.random()

@@ -48,7 +48,7 @@ _MEMORY: Final = Path("/dev/shm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run.
+    """The result of a run.
 
     Args:
         broken: what was not true; None when all was.
@@ -264,7 +264,7 @@ def _promise_of(error: BaseException) -> BrokenPromiseError | None:
 
 
 def _last_words(error: BaseException) -> str:
-    """What an error says, and where it was raised; of a group, its first one."""
+    """The words of an error, and the place where it was raised; of a group, its first error's."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     frames = traceback.extract_tb(error.__traceback__)
@@ -274,7 +274,7 @@ def _last_words(error: BaseException) -> str:
 
 @contextmanager
 def _quiet_logs(story: Story) -> Iterator[None]:
-    """What the product logs becomes part of the story."""
+    """The log lines of the product become part of the story, and go nowhere else."""
 
     class LogTeller(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

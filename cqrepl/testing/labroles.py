@@ -1,4 +1,4 @@
-"""How a host of the laboratory is started: as a source or a sink, or as `cqrepl run` starts it."""
+"""The start of a host of the laboratory: as a source or a sink, or as `cqrepl run` starts it."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -47,7 +47,7 @@ _CLUSTER: Final = """\
 
 
 class HostStart(NamedTuple):
-    """How a host is started.
+    """The choices for the start of a host.
 
     Args:
         host: its id.
@@ -98,7 +98,7 @@ class LabFile:
     limit: int = 0
 
     def plan(self, start: HostStart, base: Path) -> HostPlan:
-        """What `cqrepl run` does by it now.
+        """The plan that `cqrepl run` makes of the file now.
 
         Args:
             base: the directory of all queues of the host.

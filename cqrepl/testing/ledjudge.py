@@ -1,8 +1,8 @@
-"""What must be true of a queue whose leader changes, when all is quiet.
+"""The conditions that a queue whose leader changes must keep, when all is quiet.
 
-One host leads. Every copy is equal to its queue, and the leader knows, or it was said why not. What
-an application was told that it had appended is in the queue, or aside in a quarantine, or went with
-the power of its host.
+One host leads. Every copy is equal to the leader's, and the leader knows; or it was said why not.
+Each excerpt that an application was told it had appended is in the queue, or in a quarantine, or
+was lost with the power of its host.
 """
 
 from collections.abc import Iterator
@@ -67,8 +67,8 @@ class LedJudge:
                     check_mark(there.title, marks.acknowledged, there.path)
 
     async def make_good(self) -> None:
-        """What operators do when all hosts run and no faults come: paused queues go on, and where
-        nobody leads whom all copies may follow, somebody is promoted."""
+        """Does what operators do when all hosts run and no faults come. Paused queues go on. Where
+        no host leads that all copies may follow, a host is promoted."""
         await trio.sleep(MEET_SECONDS)
         for host in self._led.copies:
             await self._operator.resume(host)
@@ -103,10 +103,10 @@ class LedJudge:
         self._to_quarantine = [(each["host"], int(each["first"], 16)) for each in quarantined]
 
     def _check_quarantined(self) -> None:
-        """What a promotion has told of as going to quarantine is there.
+        """Looks whether the tails that a promotion has told of as going to quarantine are there.
 
         Raises:
-            BrokenPromiseError: it is not, and its host has not said why.
+            BrokenPromiseError: one is not, and its host has not said why.
         """
         for host, first in self._to_quarantine:
             copy = self._led.copies[host]
@@ -117,8 +117,9 @@ class LedJudge:
 
     @property
     def _has_leader(self) -> bool:
-        """False also where a copy has promised an epoch that its host has not begun, or the latest
-        one to another host: then it follows nobody, and the leader goes on with the others."""
+        """True when one host leads that all copies may follow. False also where a copy has promised
+        an epoch that its host has not begun, or has promised the latest epoch to another host. Such
+        a copy follows no host, and the leader goes on with the others."""
         known = [load_epochs(copy.path) for copy in self._led.copies.values()]
         promised = max(each.promised for each in known)
         queues = [self._led.streamed_at(host) for host in self.leading]
@@ -167,7 +168,7 @@ class LedJudge:
         return bool(copy.host.ends) if copy.host.node is None else copy.has_stopped
 
     def judge(self) -> None:
-        """When all is quiet.
+        """Checks the queue when all is quiet.
 
         Raises:
             BrokenPromiseError: something is not as it must be.
@@ -210,7 +211,7 @@ class LedJudge:
     def _judge_copy(
         self, leader: int, copy: Copy, found: dict[int, bytes], anywhere: dict[int, set[bytes]]
     ) -> str:
-        """Why it differs, as it has said; empty where it does not."""
+        """The reason that a copy differs, as its host has said; empty where it does not differ."""
         if not self._is_equal(leader, copy) and self._has_told(copy):
             if is_readable(copy.path):
                 _add(anywhere, content(copy.path))
@@ -230,7 +231,8 @@ class LedJudge:
         return ""
 
     def _is_held_by_clocks(self) -> bool:
-        """Whether a copy stops so: then its master gives nothing to another one in order."""
+        """True when a copy stops because of its clock: then its master gives nothing to another one
+        in order."""
         return any(
             self._is_of_the_clock(copy, stop.message)
             for copy in self._led.copies.values()
@@ -239,8 +241,8 @@ class LedJudge:
         )
 
     def _is_of_the_clock(self, copy: Copy, says: str) -> bool:
-        """Whether a copy stops for excerpts of times to come, by its own clock: as one that is so
-        far behind another host's refuses a cycle which that one has begun."""
+        """True when a copy stops for excerpts of times to come, by its own clock. A host whose
+        clock is so far behind another host's refuses a cycle that the other one has begun."""
         skews = [each.host.machine.skew_ns for each in self._led.copies.values()]
         is_behind = max(skews) - copy.host.machine.skew_ns > CLOCKS_DIFFER_NS
         return is_behind and any(each in says for each in _OF_THE_CLOCK)

@@ -1,9 +1,10 @@
 """One queue of a cluster whose leader changes: its copies, and an application beside each.
 
 Operators start an application where the queue is led. It opens the queue for each append, and goes
-on until it is refused: so one at an old leader that has not come back yet writes what nobody has.
-It never writes to what a sink has noted as its copy. What each was told that it had appended is
-kept, and that its host led the queue then, by what the copy said.
+on until it is refused. So an application at an old leader that has not come back yet writes what no
+other copy has. It never writes to what a sink has noted as its copy. The excerpts that each
+application was told it had appended are kept. It is checked that its host led the queue then, by
+what the copy said.
 """
 
 import random
@@ -34,7 +35,7 @@ from cqrepl.testing.plan import SOURCE
 
 @dataclass(frozen=True, slots=True)
 class LedExcerpt:
-    """What an application was told that it had appended."""
+    """An excerpt that an application was told it had appended."""
 
     index: int
     digest: bytes
@@ -213,12 +214,12 @@ class LedQueue:
                 self.written.may_be_torn(index, index)
 
     def lost_power(self, host: int, *, since: float) -> bool:
-        """Whether a host's power was cut then or later."""
+        """True when a host's power was cut then or later."""
         return any(at >= since for at in self.power_cuts[host])
 
     def check_epochs(self) -> None:
-        """No copy forgets a promise; an epoch has one leader, and one beginning, unless somebody
-        was promoted who was told that something may be lost.
+        """No copy forgets a promise. An epoch has one leader, and one beginning, unless a host was
+        promoted although something may be lost by that.
 
         Raises:
             BrokenPromiseError: that is not so.

@@ -1,11 +1,13 @@
 """Programs that wait, as policies say, at whichever host leads a queue.
 
-What a wait calls safe is there in the end, though another host may lead by then: unless a promotion
-to a later epoch said beforehand that it may be lost, and was done all the same: also what an old
-leader that nobody could reach calls safe after that. Power cuts are what policies cover
-as far as `safewaits` says; where a host has lost its power since, it is enough that some host has
-it, in its copy or its quarantine: a leader that comes back without it, and goes on after its time
-of waiting, has another queue than the copies that have it, and they say so.
+An excerpt that a wait calls safe is there in the end, though another host may lead by then. It need
+not be where a promotion to a later epoch said beforehand that it may be lost, and was done all the
+same. That goes also for what an old leader that could not be reached calls safe after that.
+
+Policies cover power cuts as far as `safewaits` says. Where a host has lost its power since, it is
+enough that some host has the excerpt, in its copy or its quarantine. A leader that comes back
+without it, and goes on after its time of waiting, has another queue than the copies that have it,
+and they say so.
 """
 
 import math
@@ -109,7 +111,7 @@ class LedWaits:
         anywhere: Mapping[int, set[bytes]],
         promoted: Iterable[Promoted],
     ) -> None:
-        """When all is quiet.
+        """Checks the waits when all is quiet.
 
         Args:
             found: what the leader holds.

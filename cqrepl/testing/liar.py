@@ -132,7 +132,8 @@ class Liar:
                 self._given += cid + write_end_of_stream()
 
     def _claim(self, link: Connection, offered: ev.QueueOffered) -> None:
-        """That it has nothing, as a new sink; or some of it, which it cannot know."""
+        """Claims that it has nothing, as a new sink; or that it has some of the queue, which it
+        cannot know."""
         has_some = self._rng.random() < _CLAIMS
         end = max(0, offered.offer.next_index - self._rng.choice(_INDEX)) if has_some else 0
         chain = self._rng.randbytes(CHAIN_BYTES) if has_some else CHAIN_START
@@ -151,7 +152,7 @@ class Liar:
             link.withdraw_queue(offer.cid, "a lie")
 
     def _lie_about(self, offer: ev.QueueOffered) -> bytes:
-        """What the core would never say."""
+        """Bytes that the core would never send."""
         end = max(offer.offer.next_index, 1)
         index = end + self._rng.choice((-1, 1)) * self._rng.choice(_INDEX)
         cid = write_cid(offer.cid)

@@ -28,17 +28,17 @@ _PORT_FIRST: Final = 49_152
 
 
 def address_of(host: int) -> str:
-    """Where a host listens, and dials from."""
+    """The address at which a host listens, and from which it dials."""
     return f"10.0.0.{host}"
 
 
 class Weather:
-    """How bytes get from one host to another."""
+    """The conditions under which bytes get from one host to another."""
 
     def __init__(self) -> None:
         self.delay_s = DELAY_SECONDS
         self.is_splitting = False  # bytes come in small pieces
-        self.is_swallowing = False  # bytes do not come, and nobody is told
+        self.is_swallowing = False  # bytes do not come, and neither host is told
         self._clear = trio.Event()
         self._clear.set()
 
@@ -80,7 +80,7 @@ class Link:
         self.left: list[int | None] = [None, None]  # bytes that each way carries until a cut
 
     def let_through(self, way: int, data: bytes) -> tuple[bytes, bool]:
-        """What of some bytes comes through, and whether the link is to be cut then."""
+        """The part of some bytes that comes through, and whether the link is to be cut then."""
         left = self.left[way]
         if left is None:
             return data, False
@@ -118,7 +118,7 @@ class Network(trio.abc.SocketFactory):
 
     @property
     def made(self) -> int:
-        """How many links there were so far."""
+        """The number of links that there were so far."""
         return self._count
 
     def socket(self, family: int = 0, type: int = 0, proto: int = 0) -> "LabSocket":

@@ -1,7 +1,7 @@
-"""What operators tell the hosts of one queue, by the verbs of the control socket.
+"""The orders of operators to the hosts of one queue, by the verbs of the control socket.
 
-A promotion is planned first, and what it has come to is held against that. Where a host goes before
-it has answered, as one that is killed, the operator does not know what has come of it.
+A promotion is planned first, and its result is compared with the plan. Where a host goes before it
+has answered, as one that is killed, the operator does not know the result.
 """
 
 from collections import Counter
@@ -119,8 +119,8 @@ class Operator:
         self._hosts[host].power_cut()
 
     async def promote(self, to: int, *, accept_loss: bool) -> Values | None:
-        """Plans a promotion, and has it done; the answer, with `error` where it was not done; None
-        where nobody knows.
+        """Plans a promotion, and has it done; the answer, with `error` where it was not done. None
+        where the host gave no answer, so that the operator does not know.
 
         Raises:
             BrokenPromiseError: it was not as planned, though nothing has changed in between, and
@@ -194,7 +194,8 @@ class Operator:
                 raise BrokenPromiseError("promotion", text)
 
     def _state(self, to: int) -> object:
-        """What a plan depends on: where it is the same before and after, so was it in between."""
+        """The state that a plan depends on. Where it is the same before and after, it was the same
+        in between."""
         hosts = []
         for host, each in self._hosts.items():
             path = self._led.copies[host].path

@@ -1,5 +1,5 @@
-"""What a file holds, page by page: store files are far longer than what is in them, and most of a
-run's power cuts compare them many times."""
+"""The content of a file, page by page: store files are far longer than what is in them, and most of
+a run's power cuts compare them many times."""
 
 import os
 from dataclasses import dataclass, field

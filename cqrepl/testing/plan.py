@@ -1,4 +1,4 @@
-"""What a run does: drawn from its seed beforehand, so that parts of it can be left out.
+"""The plan of a run: drawn from its seed beforehand, so that parts of it can be left out.
 
 A fault has a time, a kind, the hosts that it is about and how long it lasts. Leaving one out
 changes no other, which is how a failing run is made short.
@@ -260,7 +260,7 @@ class RunPlan:
         cut_inside: bool = False,
         runs: bool | None = None,
     ) -> Self:
-        """What this seed stands for.
+        """The plan that this seed stands for.
 
         Args:
             hosts: how many; drawn if None.

@@ -2,11 +2,12 @@
 
 A program on a source's host waits for what the application appended last, each time with another
 policy. What counts as safe then is kept, with the hosts that had it. A power cut takes what was not
-synced: so what is appended, or applied, is promised to be there only where one of these hosts, or
-the source's, never lost its power; what is synced is, whatever loses its power. A program that
-waits dies with the replication of its host: what it would have been told then, nobody hears. Nor
-does it ask for what the application had appended before the source's host lost its power: that may
-be gone, and hosts that hold what came after it have all of the queue up to its index.
+synced. So what is appended, or applied, is promised to be there only where one of these hosts, or
+the source's, never lost its power. What is synced is promised to be there, whatever loses its
+power. A program that waits dies with the replication of its host, and what it would have been told
+then is lost. Nor does it ask for what the application had appended before the source's host lost
+its power: that may be gone, and hosts that hold what came after it have all of the queue up to its
+index.
 
 Half of the policies have a time: `timedwaits` holds waits to that. What ended with its time is not
 known, so it is not called safe; that it is still there is what the check of lost excerpts says of
@@ -62,11 +63,11 @@ NOT_COVERED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Safe:
-    """What a wait has called safe.
+    """An excerpt that a wait has called safe.
 
     Args:
-        hosts: those that had it then, by their ids.
-        at: when, by trio's clock.
+        hosts: ids of the hosts that had it then.
+        at: when the wait called it safe, by trio's clock.
     """
 
     index: int
@@ -130,8 +131,8 @@ class SafeWaits:
 
     @property
     def _newest(self) -> tuple[int, bytes] | None:
-        """What the application has appended last since the source's host was started, as far as
-        that is known, with its digest; None for nothing."""
+        """The index and digest of the excerpt that the application has appended last since the
+        source's host was started, as far as that is known; None for nothing."""
         newest, boot_id = (
             self._stream.application.written.newest,
             self._stream.source.host.machine.boot_id,
@@ -216,7 +217,7 @@ class SafeWaits:
                             sink.applied(last, each.name)
 
     def check(self) -> None:
-        """When all is quiet.
+        """Checks the waits when all is quiet.
 
         Raises:
             BrokenPromiseError: what a wait called safe is on no host; or a wait goes on though its

@@ -1,4 +1,4 @@
-"""What happened in a run, in order: for people, and as a hash that tells two runs apart."""
+"""The story of a run, in order: for people, and as a hash that tells two runs apart."""
 
 import hashlib
 from typing import NamedTuple
@@ -44,7 +44,7 @@ class Story:
         return self._hash.hexdigest()
 
     def end(self, text: str) -> None:
-        """How the run ended; told behind all else, and part of the hash."""
+        """The run has ended so: told behind all else, and part of the hash."""
         last = self.entries[-1].seconds if self.entries else 0.0
         self.entries.append(Happening(last, "laboratory", text))
         self._hash.update(text.encode())

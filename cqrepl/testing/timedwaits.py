@@ -100,7 +100,7 @@ class TimedWaits:
             self._due.pop(key, None)
 
     def check(self) -> None:
-        """When all is quiet.
+        """Checks the waits when all is quiet.
 
         Raises:
             BrokenPromiseError: a wait goes on though its time has long been over.

@@ -24,7 +24,7 @@ class CarriedDocument(NamedTuple):
 
 
 def told(outcome: Outcome) -> Iterator[str]:
-    """What happened, one line each."""
+    """The story of a run, one line for each happening."""
     return (str(entry) for entry in outcome.story)
 
 
