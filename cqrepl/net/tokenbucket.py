@@ -100,6 +100,6 @@ class TokenBucket:
         return self._kept // _RESERVE_PARTS if of_much else 0
 
     def _least(self, *, of_much: bool) -> int:
-        """With fewer tokens nothing goes out."""
+        """The number of tokens with fewer than which nothing goes out."""
         step = max(self._kept // _STEP_PARTS, 1) if self._is_shut[of_much] else 1
         return self._floor(of_much=of_much) + step

@@ -35,7 +35,7 @@ Marks = Mapping[int, Mapping[AckLevel, int]]
 
 
 class From(StrEnum):
-    """Whose word is waited for, where it is not that of a number of hosts."""
+    """The hosts whose word a write waits for, where a policy does not give their number."""
 
     NONE = "none"  # no host's: what stands in the queue is safe
     ANY = "any"  # that of one host
@@ -190,7 +190,7 @@ class AckPolicy:
         return HOST_IDS if self.hosts is None else self.hosts
 
     def among(self, hosts: Iterable[int]) -> "AckPolicy":
-        """The same, where these are all hosts; as it is, if it names its own.
+        """The same policy, where these are all hosts; unchanged, if it names its own.
 
         Raises:
             ValueError: it needs more than there are.
@@ -198,7 +198,7 @@ class AckPolicy:
         return self if self.hosts is not None else replace(self, hosts=frozenset(hosts))
 
     def __str__(self) -> str:
-        """As it is written in a configuration, in one line: `parse_policy` reads it."""
+        """The policy in one line, as it is written in a configuration: `parse_policy` reads it."""
         words = [f"level={self.level.name.lower()}", f"from={self.from_}"]
         if self.hosts:
             words.append(f"hosts={'+'.join(str(each) for each in sorted(self.hosts))}")
@@ -232,7 +232,7 @@ PRESETS: Final[Mapping[str, AckPolicy]] = {
 
 
 def commit_index(policy: AckPolicy, marks: Marks, last: int) -> int:
-    """Up to which index a policy calls a queue safe; -1 for nothing.
+    """The index up to which a policy calls a queue safe; -1 for nothing.
 
     Args:
         marks: what is known of hosts, guests and hosts that do not count among them. A mark beyond
@@ -251,7 +251,7 @@ def commit_index(policy: AckPolicy, marks: Marks, last: int) -> int:
 
 
 def _held(marks: Mapping[AckLevel, int], level: AckLevel) -> int:
-    """Up to where one host has a level: no further than it has appended."""
+    """The index up to which one host has a level: no further than it has appended."""
     return min(marks.get(level, NOTHING), marks.get(AckLevel.APPENDED, NOTHING))
 
 

@@ -15,8 +15,8 @@ def frame_limited(
     filled: int,
     end_max: int,
 ) -> tuple[ExcerptBatch | None, int]:
-    """As `Connection.frame_excerpts`, up to the offset `end_max` of `out`; but one excerpt that
-    ends behind it, if none ends before."""
+    """Frames as `Connection.frame_excerpts` does, up to the offset `end_max` of `out`. If no
+    excerpt ends before that offset, one is framed that ends behind it."""
     assert filled < end_max
     if end_max >= len(out):
         return connection.frame_excerpts(cid, batch, start, ns, out, filled)

@@ -1,10 +1,11 @@
 """Every state and every legal move of the replication protocol, as tables.
 
 Handlers look their moves up here. A move that is not in the table is an error: the caller's when
-our own side asked for it, the peer's when a message did. So do those who share a connection's
-socket, of which the peer sees nothing: the tables say who may receive and send. What native lanes
-do is decided in the crate, by the same tables (`native/kernel/src/live/lane_moves.rs`), and held
-against these here when a live pump is back.
+our own side asked for it, the peer's when a message did. The tasks and the live pump that share a
+connection's socket look their moves up here too: these tables say which of them may receive and
+send, and the peer sees nothing of that. The crate decides what native lanes do, by the same tables
+(`native/kernel/src/live/lane_moves.rs`). Their moves are checked against these tables when a live
+pump is back.
 """
 
 from collections.abc import Mapping

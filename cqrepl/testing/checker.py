@@ -27,7 +27,7 @@ class BrokenPromiseError(Exception):
 
 
 def digest_of(payload: bytes) -> bytes:
-    """Of an excerpt, 12 bytes."""
+    """The digest of an excerpt, 12 bytes."""
     return hashlib.sha256(payload).digest()[:12]
 
 

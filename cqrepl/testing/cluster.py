@@ -107,7 +107,7 @@ class Stream:
         return next(each for each in self.sinks if each.host.host == host)
 
     def is_settled(self, sink: Copy) -> bool:
-        """True when a copy holds what the source holds, and who gives it that knows."""
+        """True when a copy holds what the source holds, and the host that gives it that knows."""
         giver = self.giver(sink)
         return last_index(sink.path) == last_index(self.source.path) == giver.known_of(sink)
 

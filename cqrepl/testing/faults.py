@@ -238,7 +238,7 @@ class Injector:
         host.start()
 
     def _collect(self, copy: Copy, stream: Stream) -> None:
-        """As `cqrepl gc --apply`, in a process of its own."""
+        """Does what `cqrepl gc --apply` does, in a process of its own."""
         host = copy.host
         process = host.machine.start("gc")
         before = _content(copy.path)
@@ -266,7 +266,8 @@ class Injector:
             copy.host.tell("a store file in the middle is removed")
 
     async def _put_back_one(self, fault: Fault, copy: Copy) -> None:
-        """Of a roll cycle that is long nothing has been closed by then, and nothing is done."""
+        """Puts a store file back as it was before it was closed. With a long roll cycle no file has
+        been closed by then, and nothing is done."""
         host = copy.host
         name = max((file.name for file in copy.path.glob("*.cq4")), default="")
         content = (copy.path / name).read_bytes() if name else b""

@@ -34,7 +34,7 @@ Tell = Callable[[LabHost, Values], Awaitable[Values | None]]
 
 
 class FileChanges:
-    """Of the hosts of one cluster.
+    """The changes of the files that the hosts of one cluster have.
 
     Args:
         tell: asks a host for something.

@@ -28,7 +28,7 @@ AFTER_FAULT_SECONDS: Final = 5.0  # to start again, to notice, to dial: not coun
 
 
 class Judge:
-    """Of one queue.
+    """The judge of one queue.
 
     Args:
         faults: those of the plan.

@@ -200,7 +200,7 @@ class LabHost:
         self._nursery.start_soon(self._run, self.process, self._scope, self._stopping)
 
     def kill(self) -> None:
-        """As `kill -9`: what it has stored so far stays, its connections break."""
+        """Ends it as `kill -9` does: what it has stored so far stays, its connections break."""
         if self.process is None:
             return
         self._story.tell(self.machine.name, "replication is killed")

@@ -153,7 +153,7 @@ class Machine:
         return self._error_in > 0
 
     def check_disk(self, *, takes_space: bool) -> None:
-        """As each call begins that reaches the disk.
+        """Checks the disk as each call begins that reaches it.
 
         Raises:
             OSError: it is full, or this is the call that fails.
@@ -173,7 +173,7 @@ class Machine:
         return iter(sorted(path for path in self.path.rglob("*") if path.is_file()))
 
     def _go_on(self) -> None:
-        """With a copy of the disk as it is now; what reached the disk is the same."""
+        """Goes on with a copy of the disk as it is now; what reached the disk is the same."""
         old, self._generation = self.path, self._generation + 1
         durable, numbers = {}, {}
         self.path = self._folder / str(self._generation)

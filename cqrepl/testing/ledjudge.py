@@ -37,7 +37,7 @@ _OF_THE_CLOCK: Final = (" and now (", " cycles of times to come ")  # of `firsti
 
 
 class LedJudge:
-    """Of the queue."""
+    """The judge of the queue."""
 
     def __init__(self, led: LedQueue, operator: Operator, waits: LedWaits, story: Story) -> None:
         self._led = led

@@ -49,7 +49,7 @@ class Promoted:
 
 
 class Operator:
-    """Of the hosts of one queue.
+    """The operator of the hosts of one queue.
 
     Attributes:
         promoted: what was done.
@@ -114,7 +114,7 @@ class Operator:
         self._hosts[leader].start()
 
     def power_cut(self, host: int) -> None:
-        """Of one host; it starts again when it is told to."""
+        """Cuts the power of one host; it starts again when it is told to."""
         self._led.loses_power(host)
         self._hosts[host].power_cut()
 

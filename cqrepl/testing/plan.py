@@ -336,7 +336,7 @@ class RunPlan:
         )
 
     def only(self, faults: Iterable[Fault]) -> Self:
-        """With these faults and no others."""
+        """The same plan with these faults and no others."""
         return replace(self, faults=tuple(faults))
 
     @property
@@ -383,7 +383,7 @@ def _routes(seed: int, hosts: int, passed_on: bool | None) -> Iterator[Route]:
 def _faults(
     rng: random.Random, pause: float, start: float, seconds: float, draw: Callable[[float], Fault]
 ) -> Iterator[Fault]:
-    """As `draw` gives them for moments that are `pause` seconds apart, on the whole."""
+    """The faults that `draw` gives for moments that are `pause` seconds apart on the average."""
     at = start
     while (at := at + rng.expovariate(1 / pause)) < seconds:
         yield draw(at)

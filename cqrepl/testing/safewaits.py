@@ -125,7 +125,7 @@ class SafeWaits:
 
     @property
     def _queue(self) -> SourceQueue | None:
-        """As the source's host has it now; None while it has not."""
+        """The queue as the source's host has it now; None while it has none."""
         source = self._stream.source.host.source
         return None if source is None else source.queues.get(self._stream.source.name)
 

@@ -40,7 +40,7 @@ class Story:
 
     @property
     def digest(self) -> str:
-        """Of all that was told so far; equal for equal runs."""
+        """The hash of all that was told so far; equal for equal runs."""
         return self._hash.hexdigest()
 
     def end(self, text: str) -> None:

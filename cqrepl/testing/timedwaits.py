@@ -29,7 +29,7 @@ _ENDS: Final = {
 
 
 def with_time(rng: random.Random, policy: AckPolicy) -> AckPolicy:
-    """The same, with any time, or none."""
+    """The same policy, with any time, or none."""
     seconds, on_timeout = rng.choice(_SECONDS), rng.choice(list(OnTimeout))
     if seconds is None:
         return policy
@@ -37,7 +37,8 @@ def with_time(rng: random.Random, policy: AckPolicy) -> AckPolicy:
 
 
 def with_window(rng: random.Random, policy: AckPolicy) -> AckPolicy:
-    """The same, with any window, and such a time that an append that returns was admitted."""
+    """The same policy, with any window, and such a time that an append that returns was
+    admitted."""
     timed, window = with_time(rng, policy), rng.choice(_WINDOWS)
     if timed.on_timeout is OnTimeout.WARN:
         timed = replace(timed, on_timeout=OnTimeout.FAIL)

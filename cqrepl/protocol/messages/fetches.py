@@ -22,7 +22,7 @@ _LENGTHS: Final = "I"  # four bytes each, little-endian
 
 
 class Excerpts(NamedTuple):
-    """Of a cycle, from this sequence on: their lengths, and the first bytes of them together."""
+    """Excerpts of a cycle from sequence `first` on: their lengths, and the first of their bytes."""
 
     first: int
     lengths: list[int]

@@ -23,13 +23,13 @@ _WORD_OF: Final = {level.name.lower(): level for level in LEVEL_OF.values()}
 
 
 def write_level(level: AckLevel, index: int) -> bytes:
-    """Up to `index` a level beyond appended is true here; 25 bytes and a header."""
+    """The word that up to `index` a level beyond appended is true here; 25 bytes and a header."""
     return _write_mark(_NAME_OF[level], index)
 
 
 def write_kept_back(level: AckLevel, index: int, why: str) -> bytes:
-    """The same, with why it is true of no more; an empty text: nothing keeps it back any more. Who
-    does not know that field reads the level alone."""
+    """The same, with the reason that the level is true of no more. An empty text says that nothing
+    keeps it back any more. A peer that does not know that field reads the level alone."""
     writer = Writer()
     with writer.document(metadata=False):
         writer.name(_NAME_OF[level])
@@ -42,15 +42,15 @@ def write_kept_back(level: AckLevel, index: int, why: str) -> bytes:
 
 
 def read_level(reader: Reader) -> tuple[int, str | None]:
-    """Up to which index a level is true, and why of no more; None where that is not said. The name
-    of the level was read."""
+    """The index up to which a level is true, and why it is true of no more; None where the document
+    has no reason. The name of the level was read."""
     index = reader.read_int()
     fields = reader.read_fields()
     return index, (fields[WHY].read_text() or "")[:STOP_TEXT_MAX] if WHY in fields else None
 
 
 def write_committed(index: int) -> bytes:
-    """Up to `index` the source's policy calls the queue safe; in the same form."""
+    """The word that up to `index` the source's policy calls the queue safe; in the same form."""
     return _write_mark(COMMITTED, index)
 
 

@@ -47,7 +47,7 @@ def write_queue_names(name: str, queues: QueueNames, *, more: bool = False) -> b
 
 
 def read_queue_names(reader: Reader) -> tuple[QueueNames, bool]:
-    """The same whose name was read, and whether another page follows.
+    """The names in such a document, whose own name was read, and whether another page follows.
 
     Raises:
         WireError: the fields are no lists of texts.
