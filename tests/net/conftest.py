@@ -1,4 +1,4 @@
-"""What several tests of connections share."""
+"""Fixtures that several tests of connections share."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def unhurried_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ends in order has time for that on a busy machine, too."""
+    """Give an orderly end time enough on a busy machine, too."""
     monkeypatch.setattr(endpoint, "END_SECONDS", 60.0)
     monkeypatch.setattr(pump, "CLOSE_SECONDS", 60.0)
     monkeypatch.setattr(hostevents, "END_SECONDS", 60.0)

@@ -108,7 +108,7 @@ class Running(threading.Thread):
         self.result = self._work()
 
     def ended(self) -> tuple[Ended, *tuple[bytes, ...]]:
-        """What it came back with, within a time limit."""
+        """The result that the pump came back with, within a time limit."""
         self.join(WAIT_S)
         assert self.result is not None
         return self.result
@@ -149,8 +149,8 @@ def source_lane(
 
 
 class Taken(NamedTuple):
-    """What a source's lane has done: acknowledgements, with three numbers for each; how many were
-    sent; and the lengths of those that no acknowledgement settles."""
+    """The work of a source's lane: its acknowledgements, three numbers for each; the number of
+    excerpts sent; and the lengths of those that no acknowledgement settles."""
 
     acks: list[int]
     excerpts: int
@@ -158,7 +158,7 @@ class Taken(NamedTuple):
 
 
 def taken(lane: live.SourceLane) -> Taken:
-    """What a lane has done since it was asked last."""
+    """The work of a lane since the last call."""
     acks, (settled, _), lengths = lane.take_sent()
     return Taken(acks.tolist(), settled + len(lengths), lengths.tolist())
 
@@ -190,7 +190,7 @@ def frames_of(queue: Queue, cid: int = CID, after: int = 0) -> list[bytes]:
 
 
 def excerpts_of(stream: bytes, cid: int = CID) -> tuple[Excerpts, bytes]:
-    """What a stream of frames of one queue says, and what is left behind the last whole one."""
+    """The excerpts in a stream of one queue's frames, and the bytes behind its last whole frame."""
     found: Excerpts = []
     at = 0
     while (scanned := kernel.scan_frames(stream, at, write_cid(cid))) is not None:

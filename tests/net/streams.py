@@ -201,7 +201,7 @@ def make_pump(
 
 
 def greeting(timeout_ms: int = 40_000, interval_ms: int = 20_000) -> bytes:
-    """What a dialling peer says first."""
+    """The first bytes of a dialling peer: its UberHandler and its heartbeats."""
     return peer.uber(THEIRS, OURS) + peer.heartbeats(timeout_ms, interval_ms)
 
 

@@ -218,7 +218,7 @@ async def test_a_damaged_queue_ends_all_waits_unless_it_goes_on(
 
 
 async def test_what_is_sent_before_a_stop_may_be_acknowledged_yet(tmp_path: Path) -> None:
-    """What comes behind it never is."""
+    """An excerpt behind those that were sent is never acknowledged."""
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 5})
     async with live_source(path, payload_max=1000) as source:

@@ -1,4 +1,4 @@
-"""What an append returns: the index, and whether a policy calls what was appended safe."""
+"""The result of an append: the index, and whether a policy calls what was appended safe."""
 
 import asyncio
 import copy
@@ -111,7 +111,8 @@ async def test_what_is_safe(tmp_path: Path) -> None:
 
 
 async def test_a_window_that_was_waited_for_in_vain(tmp_path: Path) -> None:
-    """What has room in it is under way; what had none is appended all the same, and unknown."""
+    """An append with room in the window is under way. One without room is done all the same, and
+    its outcome is unknown."""
     given = replace(WARN, window=2)
     async with cqrepl.Host(settings(tmp_path, given)) as host:
         queue = host.queue("q")

@@ -36,7 +36,7 @@ role: ContextVar[str] = ContextVar("role", default="")
 
 @dataclass(slots=True)
 class Asked:
-    """What each role has asked."""
+    """The questions of each role, with the lengths that they were about."""
 
     measured: Said = field(default_factory=list)  # of the whole of an array
     cut: Said = field(default_factory=list)  # of a stretch within an array
@@ -87,7 +87,7 @@ def noting(note: Sizer[None], original: Sizer[T]) -> Sizer[T]:
 
 @contextmanager
 def acting_as(name: str) -> Iterator[None]:
-    """What is started in the block acts for this role."""
+    """Work that is started in the block acts for this role."""
     token = role.set(name)
     try:
         yield
@@ -96,7 +96,7 @@ def acting_as(name: str) -> Iterator[None]:
 
 
 def times(said: Iterable[tuple[str, list[int]]], by: str) -> Counter[int]:
-    """How often a role has asked about each excerpt."""
+    """The number of times that a role has asked about each excerpt."""
     return Counter(length for who, about in said if who == by for length in about)
 
 

@@ -1,5 +1,5 @@
-"""How much of a core it takes to read behind the streams what was stored: the rule, and that a
-queue's reader and the rounds follow it."""
+"""The share of a core that reading behind the streams may take: the rule, and that a queue's
+reader and the rounds follow it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a copy holds is read from its files behind the stream, and held against its source."""
+"""A host reads behind the stream what is in its files, and holds each copy against its source."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -85,7 +85,7 @@ async def test_so_is_what_is_in_a_cycle_that_has_ended_since(
 
 
 def has_read(sink: Sink, last: int) -> bool:
-    """Whether a sink has read what it has stored, up to an index."""
+    """True when a sink has read what it has stored, up to an index."""
     return sink.queues["q"].disk.audited > last
 
 
@@ -102,7 +102,7 @@ async def test_what_is_as_it_was_sent_goes_on(tmp_path: Path) -> None:
 
 
 def is_noted_behind(path: Path, sequence: int) -> bool:
-    """Whether a chain file holds what stands up to an excerpt of the first cycle, and more."""
+    """True when a chain file reaches beyond an excerpt of the first cycle."""
     found = load_chain_file(noon_path(path).with_suffix(CHAIN_SUFFIX))
     return found is not None and any(at > sequence for at, _ in found.points)
 
@@ -139,7 +139,7 @@ async def noted(tmp_path: Path) -> None:
 
 
 def digests(path: Path) -> list[bytes]:
-    """What is noted of closed cycles."""
+    """The digests that are noted of closed cycles, the lowest cycle first."""
     return [record.sha256 for _, record in sorted(ClosedCycles(path).load().items())]
 
 
@@ -188,7 +188,7 @@ async def test_closed_store_files_are_read_again_and_again(
 async def test_the_side_that_was_altered_is_named_not_its_copy(
     tmp_path: Path, nth: int, is_new: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a side file says is no reason to blame a copy of what is there."""
+    """The word of a side file is no reason to blame a copy of what is there."""
     monkeypatch.setattr(chains, "BATCH_BYTES", 2000)
     monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.5)
     await noted(tmp_path)

@@ -143,7 +143,7 @@ async def test_what_was_appended_between_and_comes_back_too(
 
 
 async def test_something_else_appended_between_diverges(path: Path) -> None:
-    """Who has the queue open is named, and both digests; nothing is overwritten."""
+    """The stop names the process with the queue open, and both digests; nothing is overwritten."""
     with writer(path) as other:
         async with half_way(path) as (source, sink, cid):
             await other.append(b"mine")

@@ -170,7 +170,7 @@ def test_an_append_that_waits_is_told_what_has_ended_its_host(tmp_path: Path) ->
 def test_a_wait_that_was_ended_is_told_as_such_once_all_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was appended stays; that the host has ended would say that nothing was."""
+    """The appended excerpt stays; an error that the host has ended would say that there is none."""
     policy = AckPolicy(hosts=frozenset({7}), timeout_seconds=SECONDS)
     host, appended = Host(source_of(tmp_path / "q")), threading.Event()
     settle = Leading.settle
@@ -286,7 +286,7 @@ def failing(tmp_path: Path, use: Callable[[BlockingHost], object]) -> None:
 
 
 def test_errors_in_the_thread_come_out(tmp_path: Path) -> None:
-    """Where the host is used next, and at the end of its block."""
+    """They come out where the host is used next, and at the end of its block."""
 
     def use(host: BlockingHost) -> None:
         queue = host.queue()

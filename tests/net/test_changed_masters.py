@@ -58,7 +58,7 @@ async def mesh(folder: Path, masters: dict[str, int]) -> AsyncIterator[dict[int,
 
 
 async def give(folder: Path, host: Host, name: str, master: int) -> None:
-    """What a reload does at one host."""
+    """Change the master of a queue at one host, as a reload does."""
     old = host.settings
     masters = dict(old.sink.masters) | {name: master}
     sink = replace(old.sink, masters=masters)

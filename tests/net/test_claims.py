@@ -1,4 +1,4 @@
-"""What a peer says that it holds, and cannot prove: as Java's, which announce nothing."""
+"""Claims of peers that cannot prove what they hold, as Java's, which announce nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def is_acked(source: Source, index: int, **more: Any) -> bool:
-    """Whether a wait for an index is answered; one that is not is given some time."""
+    """True when a wait for an index is answered; one that is not is given some time."""
     with trio.move_on_after(SHORT):
         await source.board("q").wait_acked(index, **more)
         return True
@@ -51,7 +51,7 @@ def marks_of_java(path: Path) -> int:
 
 
 def may_go(path: Path) -> list[bool]:
-    """Whether `cqrepl gc` would delete it, for each store file."""
+    """For each store file, true when `cqrepl gc` would delete it."""
     with Queue.open(path) as queue:
         return [one.is_removable for one in plan(queue.cycles, Policy())]
 

@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def acknowledged(path: Path) -> int:
-    """What the mark in a queue says, which Java's readers go by."""
+    """The acknowledged mark of a queue, which Java's readers go by; -2 while there is no queue."""
     try:
         with Queue.open(path) as queue:
             return queue.acknowledged_index

@@ -145,7 +145,7 @@ async def test_a_peer_that_cannot_compare(tmp_path: Path, caplog: pytest.LogCapt
 
 
 async def test_no_more_than_the_limit(tmp_path: Path) -> None:
-    """What was taken stays, and both are told where it ended."""
+    """The excerpts taken so far stay, and both sides are told where the back copy ended."""
     original, copy = tmp_path / "q", tmp_path / "copy"
     fill(original, "FAST_DAILY", {0: 2})
     await followed(original, copy)

@@ -1,4 +1,4 @@
-"""What a role has done, in numbers: one place for a queue, whichever way the excerpts went."""
+"""The counters of a role: one place for a queue, whichever way the excerpts went."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.samples import Excerpts, fill
 
 
 def tally(written: Excerpts, times: int = 1) -> Tally:
-    """What so many transfers of these excerpts come to."""
+    """The counters after so many transfers of these excerpts."""
     return Tally(times * len(written), times * sum(len(data) for _, data in written))
 
 

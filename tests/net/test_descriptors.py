@@ -106,7 +106,7 @@ class Tomorrow(Surroundings):
 def test_a_log_that_finds_too_few_as_it_rolls_comes_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was noted meanwhile is logged then, in its order."""
+    """Entries that were noted meanwhile are logged then, in their order."""
     caplog.set_level("INFO")
     log = EntryLog(tmp_path / "log", "q", LogKind.APPENDED)
     entries = [ENTRY.pack(nth, 0, 0, 1, 8) for nth in range(9)]

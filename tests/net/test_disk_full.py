@@ -321,8 +321,8 @@ async def test_full_file_system(tmp_path: Path) -> None:
 async def test_a_queue_that_came_whole_hides_no_other_one(
     tmp_path: Path, source_ends: bool
 ) -> None:
-    """What is held up is told at the end, with its code: of the source, or of the sink once the
-    source has ended in order."""
+    """The queue that is held up is told at the end, with its exit code: by the source, or by the
+    sink once the source has ended in order."""
     make_queue(tmp_path / "q")
     with Queue.open_for_append(tmp_path / "good", create=layout()) as good:
         good.append(b"small", now_ms=NOON_MS)

@@ -1,4 +1,4 @@
-"""Threat T8: who has connected and not said who it is costs little, and keeps out nobody."""
+"""Threat T8: a peer that has connected and not said who it is costs little, and keeps none out."""
 
 import errno
 import os
@@ -79,7 +79,8 @@ class Poor:
 async def test_t8_without_descriptors_it_waits_and_goes_on(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It asks a few times a second, says so once a second at most, and takes whoever comes then."""
+    """A listener asks a few times a second, tells of it once a second at most, and takes a peer
+    that comes then."""
     poor, served = Poor(), trio.Event()
 
     async def on_stream(stream: trio.SocketStream) -> None:

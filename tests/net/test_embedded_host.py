@@ -154,8 +154,9 @@ async def test_a_task_appends_as_a_policy_says(tmp_path: Path) -> None:
 async def test_f26_f27_f28_each_queue_waits_as_it_was_given(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Synchronous ones with times of their own, and one that nobody waits for, side by side, with
-    no backup: what was written stays, one line a wait says what is not known, nothing is raised."""
+    """Two synchronous queues with times of their own, and one without a policy, run side by side
+    with no backup. What was written stays, each wait logs one line about what is not known, and
+    no append raises an error."""
     limits = {"quick": 0.05, "slow": 2.0}
     policies = {
         name: AckPolicy(hosts=[2], timeout_seconds=limit, on_timeout="warn")

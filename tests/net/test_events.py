@@ -1,4 +1,4 @@
-"""What a host tells its program: how things stand, from a thread that holds up nothing."""
+"""A host tells its program how things stand, from a thread that holds up nothing."""
 
 import asyncio
 import threading
@@ -66,7 +66,7 @@ class Told:
         )
 
     def of(self, kind: str) -> list[Any]:
-        """What was told of one kind: the arguments of each call, in a list."""
+        """The arguments of each call of one kind, in a list."""
         return [list(what) for name, *what in self.all if name == kind]
 
     def told_last(self, kind: str, what: list[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What hosts ask each other about who is to lead: many questions, about several queues."""
+"""Questions between hosts about who is to lead: many of them, about several queues."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ async def test_a_queue_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def handlers(cluster: ThreeHosts) -> dict[tuple[int, int], int]:
-    """How many there are on each connection, at either side."""
+    """The number of handlers on each connection, at either side."""
     found = {}
     for own in IDS:
         for other, (pump, _) in cluster.hosts[own].endpoint.connections.items():

@@ -37,7 +37,7 @@ def append(path: Path, counts: dict[int, int], word: bytes = b"of") -> int:
 
 
 def has_noted(closed: ClosedCycles, count: int) -> bool:
-    """Whether so many cycles are noted."""
+    """True when so many cycles are noted."""
     return len(closed.load()) == count
 
 

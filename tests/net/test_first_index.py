@@ -91,7 +91,7 @@ async def test_a_source_that_says_no_roll_cycle(tmp_path: Path, is_allowed: bool
 
 
 async def test_a_later_index_may_jump(tmp_path: Path) -> None:
-    """What comes behind the first is as the source has it."""
+    """Excerpts behind the first one keep the indexes that they have at the source."""
     async with serve_sink([tmp_path / "q"], listen=LOOPBACK) as sink:
         async with scripted(sink.port, 1, 2) as source:
             await source.offer("q", CID)

@@ -19,7 +19,7 @@ COUNTS = {0: 5, 1: 30, 2: 7}
 
 
 async def two_copies(tmp_path: Path) -> None:
-    """That hold the same, and of which nothing is noted."""
+    """Make two copies that hold the same, and of which nothing is noted."""
     written = fill(tmp_path / "q", ROLL, COUNTS)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await acked(source, written[-1][0])

@@ -1,4 +1,4 @@
-"""What an operator does to queues of a running host: pause, resume, quarantine, forget."""
+"""An operator's verbs for queues of a running host: pause, resume, quarantine, forget."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -64,7 +64,7 @@ def host_2(folder: Path, one: Host) -> AbstractAsyncContextManager[Host]:
 
 
 def state(host: Host, name: str) -> tuple[str, list[str]]:
-    """What a host says of a queue, and of its sinks."""
+    """The state of a queue by its host, and the states of its sinks on host 2."""
     queues: Any = snapshot_of(host)["queues"]
     (found,) = [queue for queue in queues if queue["name"] == name]
     return found["state"], [sink["state"] for sink in found.get("sinks", []) if sink["host"] == 2]

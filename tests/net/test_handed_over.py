@@ -122,7 +122,7 @@ async def test_all_that_a_thread_of_the_program_has_appended_is_with_the_new_mas
 async def test_none_gets_in_behind_what_a_leader_has_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What came there would be of no epoch, and go to quarantine."""
+    """An excerpt that came there would be of no epoch, and go to quarantine."""
     steps = ("close_writer", "source.remove", "sink.take_in_again")
     async with cluster(tmp_path, 3) as hosts:
         await hosts.followed({2: 5, 3: 5})

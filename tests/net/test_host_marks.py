@@ -1,4 +1,4 @@
-"""How far each sink host is: over its connections, over restarts of the source, in `Source`."""
+"""The marks of each sink host: over its connections, over restarts of the source, in `Source`."""
 
 import logging
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def marks_in(source: Source) -> dict[int, tuple[int, int]]:
 
 
 def may_go(path: Path) -> list[bool]:
-    """Whether `cqrepl gc` would delete it, for each store file."""
+    """For each store file, true when `cqrepl gc` would delete it."""
     with Queue.open(path) as queue:
         return [one.is_removable for one in plan(queue.cycles, Policy())]
 

@@ -1,4 +1,4 @@
-"""Which queue is which: where two sides of one name share nothing, their identities tell."""
+"""Identities tell which queue is which, where two sides of one name share nothing."""
 
 import shutil
 from pathlib import Path
@@ -146,7 +146,7 @@ async def test_a_source_that_has_none_takes_that_of_its_copy(tmp_path: Path) -> 
 
 
 async def test_one_that_was_made_while_the_connection_lived(tmp_path: Path) -> None:
-    """What was offered without one is still told."""
+    """Both sinks still hear of the identity of a queue that was offered without one."""
     (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     async with live_source(tmp_path / "q") as source:
         async with (
@@ -212,7 +212,7 @@ async def test_a_wrong_directory_that_has_more(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_directory_is_not_put_aside(tmp_path: Path) -> None:
-    """Where copies that differ go to quarantine, another queue stays as it is."""
+    """Copies that differ go to quarantine here, yet another queue stays as it is."""
     fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     held = foreign(tmp_path / "other", 4)
     one, other = give(tmp_path / "q"), give(tmp_path / "other")

@@ -1,4 +1,4 @@
-"""What a host does for a queue at rest: nothing is listed or read where nothing has changed."""
+"""A host lists and reads nothing of a queue at rest where nothing has changed."""
 
 import os
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ class Watched:
         )
 
     def is_due(self) -> bool:
-        """Whether a look is."""
+        """True when a look is due."""
         return self.disk.has_to_look
 
     async def rest(self) -> None:

@@ -1,4 +1,4 @@
-"""What native lanes do: the tables of both sides, and the moves of real pumps and of real hosts."""
+"""The moves of native lanes: the tables of both sides, and those of real pumps and real hosts."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def comes_late(path: Path, ahead: int, *, is_closed: bool = True) -> int:
 
 
 def may_go(path: Path) -> list[bool]:
-    """Whether `cqrepl gc` would delete it, for each store file."""
+    """For each store file, true when `cqrepl gc` would delete it."""
     with Queue.open(path) as queue:
         return [one.is_removable for one in plan(queue.cycles, Policy())]
 

@@ -43,7 +43,7 @@ async def test_it_goes_on_when_it_can_be_read(tmp_path: Path, host_id: int) -> N
 
 
 async def test_one_that_is_damaged_stops_the_queue(tmp_path: Path) -> None:
-    """Whom it may follow, nobody can tell."""
+    """No host can tell which leader the damaged copy may follow."""
     async with three_hosts(tmp_path, others=("r",)) as cluster:
         await cluster.hosts[2].leaders.promote("q")
         await cluster.follow(2)

@@ -100,7 +100,7 @@ async def test_the_policy_of_the_queue_holds_where_a_call_gives_none(
 
 
 async def test_policies_in_turn_are_each_waited_for_as_they_say(path: Path) -> None:
-    """What the last one waits for is kept."""
+    """The result that the last of the policies waits for is kept."""
     async with live_source(path) as source, live_sink(path.with_name("copy"), source.port):
         leading = source.leading()
         await leading.wait_acked(LAST, ANY)
@@ -184,7 +184,7 @@ async def test_one_that_blocks_goes_on_until_it_comes(path: Path, is_task: bool)
 
 
 async def test_a_preset_is_a_policy_like_any_other(path: Path) -> None:
-    """What a program has taken, within 10 ms, or one line is logged."""
+    """The preset waits 10 ms until a program has taken the excerpt, else it logs one line."""
     async with joined(path, path.with_name("copy")) as (source, sink):
         leading = source.leading()
         policy = PRESETS["persist-synchronous"]

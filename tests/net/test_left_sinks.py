@@ -1,4 +1,4 @@
-"""What a source that is to end makes of it when its sink is gone: how things stood then."""
+"""A source that is to end judges a sink that is gone by how things stood then."""
 
 from functools import partial
 from pathlib import Path
@@ -81,7 +81,7 @@ async def test_one_that_left_in_the_middle_is_waited_for(tmp_path: Path) -> None
 async def test_it_was_killed_and_our_own_queue_is_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It might have given back what was lost; nobody else is there."""
+    """The sink might have given back what was lost; no other host is there."""
     monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.2)
     written = fill(tmp_path / "q", ROLL, COUNTS)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):

@@ -112,7 +112,7 @@ async def test_a_queue_that_finds_too_few_descriptors_is_closed_behind_its_pump(
 async def test_a_queue_that_finds_too_few_descriptors_is_closed_behind_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That makes room in it, as another queue of the connection needs some."""
+    """The thread makes room in that queue, as another queue of the connection needs some."""
     begun, goes_on, seen = threading.Event(), threading.Event(), list[bool]()
     reserve_ahead = Appender.reserve_ahead
 

@@ -1,4 +1,4 @@
-"""What sinks say beyond the acknowledgement: what is on their disks, and was taken by programs."""
+"""Levels that sinks tell beyond the acknowledgement: on their disks, and taken by programs."""
 
 import errno
 import re
@@ -47,7 +47,7 @@ LAST = noon_index(sequence=2)
 
 @pytest.fixture
 def slow_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not waited for is synced only after hours."""
+    """Excerpts that no wait asks for are synced only after hours."""
     monkeypatch.setattr(syncer, "SYNC_SECONDS", 10_000)
     monkeypatch.setattr(syncedfiles, "TABLE_SECONDS", 10_000)
 

@@ -1,4 +1,4 @@
-"""How much a peer is sent a second, and what goes first."""
+"""The limit of bytes that a peer is sent a second, and the order in which queues go out."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Lent:
         self.left = 0
 
     def run(self, tokens: int, *lanes: live.SourceLane) -> bytes:
-        """What goes out for so many tokens."""
+        """The bytes that go out for so many tokens."""
         self.ends.control.put_tokens(self.rate, tokens, False)
         _, unsent = self.ends.stream(*lanes, slice_ms=STEP_MS, pausing=Pausing.STEP)
         left = self.ends.control.take_tokens()
@@ -162,7 +162,7 @@ class Lent:
 
 
 def frames(stream: bytes, cid: int = CID) -> int:
-    """How many frames of a queue are in a stream."""
+    """The number of frames of a queue in a stream."""
     return stream.count(write_cid(cid))
 
 

@@ -32,7 +32,7 @@ def another_one(file: Path, elsewhere: Path) -> None:
 
 
 def to_nothing(file: Path, elsewhere: Path) -> None:
-    """Who follows it makes a file elsewhere."""
+    """Put a link in place of a file; a process that follows the link makes a file elsewhere."""
     file.unlink()
     file.symlink_to(elsewhere / "made")
 

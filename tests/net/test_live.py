@@ -139,7 +139,7 @@ def is_live(sink: Sink | Source) -> bool:
 
 
 async def test_what_is_had_back_is_not_lent_at_once(tmp_path: Path) -> None:
-    """Whoever has the socket back decides something that no pump may run on across."""
+    """The task that has the socket back takes a decision, and no pump may run on across it."""
     path, copy = tmp_path / "q", tmp_path / "copy"
     with Queue.open(path, create="FAST_DAILY") as queue:
         queue.append(b"one")
@@ -216,7 +216,7 @@ async def test_what_was_counted_meanwhile_was_not_in_vain(tmp_path: Path) -> Non
 
 
 def noted_ends(monkeypatch: pytest.MonkeyPatch) -> list[Ended]:
-    """Why each pump comes back that has had queues that go out, from now on."""
+    """The reasons for which pumps with queues that go out come back, from now on."""
     ends = []
     run = LivePump.run
 

@@ -1,4 +1,4 @@
-"""What a source's live pump makes of what the peer says meanwhile."""
+"""A source's live pump and the messages that the peer sends meanwhile."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ async def test_what_many_lanes_have_done_is_counted_in_turns(
 async def test_what_a_pump_has_handed_over_counts_though_it_comes_back_meanwhile(
     paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the sink tells of its files comes while the lanes are counted, which never ends here."""
+    """The sink's word of its files comes while the lanes are counted, and that never ends here."""
     came: list[str] = []
 
     async def interrupted(session: SourceSession) -> None:
@@ -188,7 +188,7 @@ def is_audited(each: Outgoing, index: int) -> bool:
 
 
 def counted(source: Source) -> int:
-    """How many excerpts are known to have been sent."""
+    """The number of excerpts that are known to have been sent."""
     return sum(queue.counters.sent.excerpts for queue in source.queues.values())
 
 
@@ -255,7 +255,7 @@ async def test_many_that_are_behind_have_their_turns(
 async def test_one_queue_stands_for_all_that_are_still_behind(
     paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether a sink has everything is asked for each thing that happens."""
+    """A source asks with each thing that happens whether a sink has everything."""
     asked, has_target = [], SourceSession.has_target
 
     def counted(session: SourceSession, each: Outgoing) -> bool:

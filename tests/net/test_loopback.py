@@ -358,7 +358,7 @@ async def test_source_ends_while_a_sink_is_let_in(
 
 @pytest.mark.usefixtures("unhurried_ends")
 async def test_sink_ends_while_the_source_streams(tmp_path: Path) -> None:
-    """What it took in is acknowledged before it goes; the source goes on without it."""
+    """The sink acknowledges what it took in before it goes; the source goes on without it."""
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
         appender = queue.appender()
         for _ in range(20):

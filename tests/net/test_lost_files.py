@@ -64,7 +64,7 @@ def lose(path: Path, how: str, ahead: int = 1) -> Path:
 
 
 def holds(file: Path, count: int) -> bool:
-    """Whether a store file is there, and has so many excerpts."""
+    """True when a store file is there and has so many excerpts."""
     files = inspect_queue(file.parent).files
     return count in [each.count for each in files if each.path == file]
 
@@ -194,7 +194,7 @@ async def test_so_does_the_lowest_one_while_it_has_a_name(tmp_path: Path, side: 
 async def test_so_does_one_that_was_altered_between_two_runs(
     tmp_path: Path, side: str, nth: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was noted when it was closed tells which side is wrong: no copy is blamed."""
+    """The note from when it was closed tells which side is wrong: no copy is blamed."""
     written = fill(tmp_path / "q", ROLL, COUNTS)
     async with joined(tmp_path / "q", tmp_path / "copy") as sides:
         await acked(sides[0], written[-1][0])
@@ -246,7 +246,7 @@ async def test_another_host_has_it(tmp_path: Path) -> None:
 async def test_a_host_that_was_given_up_and_goes_on_gives_nothing_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it sends then belongs to no file that another host gives."""
+    """The bytes that it sends then go into no file that another host gives."""
     written = fill(tmp_path / "q", ROLL, COUNTS)
     accept, produce = FetchKind.accept, _Giver.produce
     asked: list[tuple[LinkView, Cid]] = []

@@ -77,7 +77,7 @@ async def hosts(
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What a thread was asked for, by the names of functions."""
+    """The number of calls that threads were asked for, by the names of functions."""
     asked, run_sync = Counter[str](), trio.to_thread.run_sync
 
     async def counted(work: Any, *args: Any, **options: Any) -> Any:
@@ -129,7 +129,7 @@ async def ended_well(source: Source, sink: Sink, paths: dict[str, Path]) -> None
 
 
 async def test_a_source_s_slow_disk_holds_up_no_other_queue(paths: dict[str, Path]) -> None:
-    """And nobody hears of an identity before it is on the disk."""
+    """No sink hears of an identity before it is on the source's disk."""
     disk = SlowDisk(paths[SLOW])
     async with hosts(paths, source_disk=disk, sink_disk=None) as (source, sink):
         await eventually(lambda: disk.is_slow.is_set() and has_all(sink, QUICK))

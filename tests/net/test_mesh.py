@@ -53,7 +53,7 @@ class Mesh:
         return "\n".join(lines) + "\n"
 
     def plan(self, host_id: int, masters: Mapping[str, int] | None = None) -> HostPlan:
-        """What a host does, by the file; or by another one with these masters."""
+        """The plan of a host by the file, or by another file with these masters."""
         config = read_cluster(self.text(masters).encode(), "mesh.yaml")
         return plan_host(config, host_id, in_effect(config, {}, {}))
 
@@ -74,7 +74,7 @@ class Mesh:
         return serve_host(plan.settings, sources=plan.sources, sinks=plan.sinks)
 
     def at(self, host_id: int, name: str) -> Path:
-        """Where a host has a queue."""
+        """The directory of a queue at a host."""
         return self.folder / str(host_id) / name
 
     def append(self, name: str, *, day: int = 0) -> None:
@@ -202,7 +202,7 @@ async def test_the_host_has_stopped_when_all_of_its_queues_have(tmp_path: Path) 
 async def test_a_queue_that_is_offered_by_another_host_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As Java's sources do, which offer what they have to whoever is there."""
+    """Java's sources do so: they offer what they have to every peer that is there."""
     mesh = Mesh(tmp_path, {"q": 1})
     async with mesh.hosts(2) as hosts, scripted(mesh.ports[2], 3, 2) as other:
         handler = peer.sink_handler(0, name="q", **SHAPE)

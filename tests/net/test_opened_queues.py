@@ -45,7 +45,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def of_some_code(queue: Queue, payload: bytes) -> int:
-    """What knows of no host, and of no policy."""
+    """Append as code does that knows of no host and of no policy."""
     return queue.append(payload, now_ms=NOON_MS)
 
 

@@ -44,7 +44,7 @@ def sent(excerpts: Iterable[tuple[int, bytes]], cid: int = CID) -> bytes:
 
 
 def behind(index: int) -> Excerpts:
-    """What the source has, and the copy has not."""
+    """The excerpts from this index on that the source has and the copy lacks."""
     return [(index + n, data) for n, data in enumerate(MORE)]
 
 
