@@ -65,7 +65,7 @@ class Case:
         return self.options == FRAMES
 
     def copied(self) -> int:
-        """How many excerpts the side that takes them holds."""
+        """The number of excerpts that the side that takes them holds."""
         try:
             with Queue.open(self.sink if self.sender == "source" else self.source) as queue:
                 last = queue.last_index()
@@ -125,7 +125,7 @@ class Pair:
     def on_document(
         self, _conn: int, sender: str, _number: int, raw: bytes
     ) -> Action | Awaitable[Action]:
-        """What the relay asks about every document."""
+        """The relay's question about a document: what to do with it."""
         index = excerpt_index(raw) if sender == self.case.sender else None
         if index is None or index < self._stop_at:
             return Action.FORWARD

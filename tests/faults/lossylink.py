@@ -33,7 +33,7 @@ TCP, RESET, ACKNOWLEDGES = 6, 0x04, 0x10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """What a packet meets; chances are from 0 to 1, times in seconds.
+    """The conditions that a packet meets; chances are from 0 to 1, times in seconds.
 
     Args:
         cut: ends whose packets get nowhere.
@@ -223,5 +223,5 @@ def tunnel_into(name: str, address: str) -> int:
 
 
 def ip(*words: str) -> bool:
-    """Whether `ip` did that."""
+    """Run `ip`; true when it has succeeded."""
     return subprocess.run(["ip", *words], capture_output=True, check=False).returncode == 0

@@ -37,7 +37,7 @@ class MemoryGroup:
 
     @property
     def kills(self) -> int:
-        """How many of its processes the system has killed for want of memory."""
+        """The number of its processes that the system has killed for want of memory."""
         rows = (line.split() for line in (self.path / self.events).read_text().splitlines())
         return int(dict(rows)["oom_kill"])
 
@@ -58,7 +58,7 @@ def of_version_2(name: str) -> MemoryGroup:
 
 
 def has_version_2() -> bool:
-    """Whether the memory controller can be had there."""
+    """True when the memory controller can be had there."""
     controllers = MOUNTED / "cgroup.controllers"
     if not controllers.exists() or "memory" not in controllers.read_text().split():
         return False

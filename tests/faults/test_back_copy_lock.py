@@ -1,4 +1,4 @@
-"""What a source that is killed during a back copy leaves locked, and what gives it back."""
+"""The locks that a source killed during a back copy leaves behind, and what gives them back."""
 
 import os
 from pathlib import Path

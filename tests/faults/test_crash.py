@@ -41,7 +41,7 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is appended: so many excerpts in the cycles ahead of noon, in batches."""
+    """The excerpts that are appended: so many in each of the cycles ahead of noon, in batches."""
 
     roll_cycle: str
     counts: dict[int, int]
@@ -67,7 +67,7 @@ CASES = [
 
 
 def append_missing(appender: Appender, batches: list[ExcerptBatch]) -> None:
-    """What a sink does with a stream that starts over: compare what it holds, append the rest."""
+    """Append as a sink does when a stream starts over: compare what it holds, append the rest."""
     for batch in batches:
         place = min(max(appender.next_index - batch.index_first, 0), len(batch))
         if place:

@@ -60,8 +60,8 @@ class FailingDisk:
         self._filling.unlink()
 
     def forget(self) -> None:
-        """What is in memory of the files; what is on the disk is read anew. Nobody may have them
-        open."""
+        """Drop what the system has of the files in memory: the disk is read anew. No process may
+        have them open."""
         subprocess.run(["umount", str(self.path)], check=True)
         self._mount("-o", "loop", str(self._image), str(self.path))
 

@@ -83,7 +83,7 @@ def mapped(path: Path, user: int, *, writable: bool = False) -> Iterator[int]:
 
 
 def asked_as(user: int, work: Callable[[], object]) -> str:
-    """Why the work of a process of this user was refused; nothing where it was done."""
+    """The reason why the work of a process of this user was refused; empty where it was done."""
     told, telling = os.pipe()
 
     def ask() -> None:

@@ -70,14 +70,15 @@ async def test_t8_t25_thousands_of_idle_connections(victim: Victim, each: int) -
 
 
 def connected_to(port: int) -> int:
-    """How many connections a process has at its port, those not counted that wait for it."""
+    """The number of connections that a process has accepted at its port."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     local = [row for row in rows if int(row[1].partition(":")[2], 16) == port and row[9] != "0"]
     return sum(row[3] == "01" for row in local)
 
 
 async def test_t6_a_hundred_peers_that_never_read(victims: dict[str, Victim]) -> None:
-    """What waits for them is bounded, whatever there is; the good peer is served all the while."""
+    """The bytes that wait for them are bounded, whatever there is; the good peer is served all the
+    while."""
     victim = victims["source"]
     with Queue.open_for_append(victim.original) as queue:
         for _ in range(8):

@@ -139,7 +139,7 @@ def test_limit_on_file_sizes(tmp_path: Path) -> None:
 
 
 def test_no_space_for_a_new_queue(tmp_path: Path) -> None:
-    """What is left of it disturbs no later writer."""
+    """The files that are left of the new queue disturb no later writer."""
     path = tmp_path / "queue"
 
     def work() -> Counter[str]:

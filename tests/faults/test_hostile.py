@@ -140,7 +140,7 @@ async def memory_with(victim: Victim, sent: bytes) -> int:
 
 
 def unread_bytes(port: int) -> int:
-    """What has come for a port of this machine and was not taken."""
+    """The number of bytes that have come for a port of this machine and were not taken."""
     unread = 0
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, _, state, queues, *_ = line.split()
@@ -300,7 +300,7 @@ def mutated(stream: bytes, dice: random.Random) -> bytes:
 
 
 def conversation(victim: Victim) -> bytes:
-    """What a peer says that does everything right, but for the cid that it cannot know."""
+    """The bytes of a peer that does everything right, but for the cid that it cannot know."""
     start = peer.uber(HOSTILE_ID, victim.own_id) + peer.heartbeats()
     shape: dict[str, Any] = {"cqrepl": peer.SHAPE_FIELDS}
     if victim.role == "sink":

@@ -33,7 +33,7 @@ def raise_mark(path: Path, host: int, index: int) -> None:
 
 
 def kept(path: Path) -> dict[int, int]:
-    """What is kept of each host as sent; nothing else is."""
+    """The sent mark of each host; no other mark is kept."""
     with Queue.open(path) as queue:
         found = queue.host_marks.load()
     assert all(marks.get(MarkLevel.ACKNOWLEDGED, -1) == -1 for marks in found.values())

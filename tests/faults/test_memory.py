@@ -45,7 +45,7 @@ def append(path: Path, size: int) -> None:
 
 
 def unsent_bytes(port: int) -> int:
-    """What waits in the send buffer of the connected socket at a port of this machine."""
+    """The bytes in the send buffer of the connected socket at a port of this machine."""
     waiting = 0
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, _, state, queues, *_ = line.split()

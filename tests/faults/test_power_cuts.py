@@ -33,7 +33,8 @@ STORES = ("store_4", "store_8", "exchange_4", "exchange_8", "put_8")
 
 
 class Disk:
-    """What is on the disk while a queue is written: some sectors now, some later, all at a sync.
+    """The disk's content while a queue is written: some sectors get there now, some later, all at a
+    sync.
 
     After every store `look` may cut the power and see what is left.
     """

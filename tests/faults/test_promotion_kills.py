@@ -46,7 +46,7 @@ class HostProcess:
         assert self.hears() == "up", said.read_text()
 
     def tell(self, word: str) -> str:
-        """What it says to that; nothing when it dies over it."""
+        """Send a word to the process; its answer, empty when it dies over the word."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
@@ -73,7 +73,7 @@ def running(said: Path, before: list[str], *words: object) -> Iterator[HostProce
 
 
 class Promotion:
-    """Host 2 has 5 excerpts, host 3 has 9, and the old source these and 3 that nobody else has.
+    """Host 2 has 5 excerpts, host 3 has 9, and the old source these and 3 that no other host has.
 
     Args:
         mounted: the file system that host 2 has its copy on, whose power is cut.
@@ -132,7 +132,8 @@ class Promotion:
         assert read(self.paths[host_id]) == self.held
 
     def _append(self) -> None:
-        """Once host 3 has given back what a power cut may have torn: nobody may meanwhile."""
+        """Append once host 3 has given back what a power cut may have torn. Until then no process
+        may append."""
         while True:
             with suppress(QueueLocked):
                 more_excerpts(self.paths[2], 9, 2)

@@ -83,8 +83,8 @@ class PowerCuts:
         subprocess.run(["umount", str(self.path)], check=True)
 
     def take_disk(self) -> None:
-        """What is on the disk, on another one: every mount name space that was made meanwhile, by
-        whatever test, has the old one mounted as well, and with it the file system as it was."""
+        """Copy the disk, and use the copy. Mount name spaces that any test made meanwhile have the
+        old disk mounted as well, and with it the file system as it was."""
         old = self._image.rename(self._image.with_name("before"))
         subprocess.run(["cp", "--sparse=always", str(old), str(self._image)], check=True)
         old.unlink()
@@ -178,7 +178,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def stops_in(said: Path) -> list[str]:
-    """What was said of queues that stopped, but for the last words of a dying machine."""
+    """The messages about queues that stopped, but for the last words of a dying machine."""
     lines = said.read_text().splitlines()
     return [line for line in lines if " stopped (" in line and "Input/output error" not in line]
 
@@ -213,7 +213,7 @@ def frequent_write_back() -> Iterator[None]:
     ids=lambda param: f"{param[0]}-{'by-us' if param[1] else 'by-the-system'}",
 )
 def cuts(request: pytest.FixtureRequest, machine: PowerCuts) -> Iterator[int]:
-    """How often the power is cut, by those who write pages back."""
+    """The number of power cuts. Either this test or the system writes pages back meanwhile."""
     number, by_us = request.param
     if by_us:
         yield number

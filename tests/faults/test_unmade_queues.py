@@ -32,7 +32,7 @@ def leave(path: Path, left: bytes) -> None:
     path.mkdir(exist_ok=True)
     for name in (FILE_NAME, f"{FILE_NAME}.precreated.1"):
         (path / name).write_bytes(left)
-        os.utime(path / name, (1, 1))  # nobody is at work on it
+        os.utime(path / name, (1, 1))  # no process is at work on it
 
 
 def test_a_queue_that_is_made_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:

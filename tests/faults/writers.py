@@ -37,7 +37,8 @@ QUICK: Final[dict[str, object]] = {"interop.timeoutMs": 500}  # does not wait lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is appended: in which roll cycle, how many before the clock goes on to the next one."""
+    """The excerpts to append: their roll cycle, and how many come before the clock goes on to the
+    next one."""
 
     roll_cycle: str
     per_cycle: int
@@ -76,7 +77,7 @@ def payload_of(number: int) -> bytes:
 
 
 def read_numbers(path: Path) -> int:
-    """How many excerpts there are, each of which is the one that must be there."""
+    """The number of excerpts, each of which is the one that must be there."""
     excerpts = read(path)
     for number, (_, data) in enumerate(excerpts):
         assert data == payload_of(number), f"excerpt {number} is {data!r}"
@@ -85,7 +86,7 @@ def read_numbers(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a killed writer left behind, before a repair."""
+    """The state that a killed writer left behind, before a repair."""
 
     is_locked: bool  # it died with the write lock
     has_table: bool  # with all the keys that a writer adds
@@ -168,7 +169,7 @@ def java_survives(java: JavaQueue, plan: Plan, path: Path, acknowledged: int, le
 
 
 def java_reads(java: JavaQueue, path: Path) -> int:
-    """How many excerpts of ours Java finds, each of which is the one that must be there."""
+    """The number of our excerpts that Java finds, each of which is the one that must be there."""
     answer = java.call("dump", path, props=QUICK)
     assert answer.exit == 0, answer
     found = [bytes.fromhex(line["payload"]) for line in answer.lines[:-1]]

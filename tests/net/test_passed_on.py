@@ -80,7 +80,7 @@ async def three(tmp_path: Path, more: str = "") -> AsyncIterator[tuple[Chain, di
 
 
 def said(host: Host, role: str) -> dict[str, Any]:
-    """What a host says of the queue in one role."""
+    """The status of the queue in one role, as its host tells it."""
     queues: Any = snapshot_of(host)["queues"]
     (found,) = [each for each in queues if each["role"] == role]
     return dict(found)
@@ -132,7 +132,7 @@ async def test_the_end_of_the_chain_learns_what_is_safe_from_its_first_host(tmp_
 
 
 async def test_the_middle_comes_back(tmp_path: Path) -> None:
-    """What host 1 gets meanwhile comes to host 3 by host 2, once that is there again."""
+    """Excerpts that host 1 gets meanwhile come to host 3 by host 2, once that is there again."""
     chain = Chain(tmp_path, 1, 2, 3)
     fill(chain.at(1), "FAST_DAILY", {0: 10})
     async with chain.host(1, 1, "{3: 2}"), chain.host(3, 1, "{3: 2}") as end:
@@ -147,7 +147,7 @@ async def test_the_middle_comes_back(tmp_path: Path) -> None:
 
 
 class Glance(Syncer):
-    """What is said of passing a copy on, in the midst of its opening, which a thread does."""
+    """Notes why the copy is not passed on yet in the midst of its opening, which a thread does."""
 
     copy: SinkQueue
     seen: str | None = None
@@ -226,7 +226,7 @@ async def test_a_copy_that_goes_to_quarantine_is_not_passed_on_meanwhile(tmp_pat
     more_excerpts(chain.at(2), 10, 10, seed=77)
     aside = "  sink: {onDivergence: quarantine}"
     async with chain.host(2, 1, "{3: 2}", aside), chain.host(3, 1, "{3: 2}", aside):
-        await copied(chain.at(2), chain.at(3))  # what nobody has compared yet
+        await copied(chain.at(2), chain.at(3))  # not compared with host 1 yet
         async with chain.host(1, 1, "{3: 2}", aside):
             await copied(chain.at(1), chain.at(2))
             await copied(chain.at(1), chain.at(3))

@@ -55,7 +55,7 @@ async def test_wake_ends_a_sleep_at_once(mock_clock: MockClock) -> None:
 
 
 async def test_a_wake_up_before_the_pause_is_no_poll(mock_clock: MockClock) -> None:
-    """What it is about has not been looked at, maybe: a live pump may still begin."""
+    """The cause of the wake-up may not have been looked at yet: a live pump may still begin."""
     pauser, set_before, waiting = WriterPauser(), trio.Event(), []
     set_before.set()
     for wake in (set_before, trio.Event()):

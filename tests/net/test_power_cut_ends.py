@@ -1,4 +1,4 @@
-"""What a power cut has torn behind the mark of what is on the disk comes back by itself.
+"""An end that a power cut has torn behind the mark of what is on the disk comes back by itself.
 
 The power is not cut here: a queue's bytes are changed as a power cut changes them, and its mark is
 one of another start of the machine. The laboratory, and tests/faults, do the cutting.
@@ -185,8 +185,8 @@ async def test_a_machine_that_does_not_tell_its_starts(
 
 
 class ForgetfulDisk(Surroundings):
-    """What is written into a store file by a call does not get to the disk, and that is told once,
-    to the first one that asks."""
+    """A disk that bytes written into a store file by a call do not reach. The first sync of a store
+    file after that fails, and no later one tells of it."""
 
     is_to_fail = False
 
@@ -283,8 +283,8 @@ async def test_what_only_the_copy_has_whole_is_not_put_aside(
 async def test_the_lost_end_of_a_closed_cycle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The file of the next cycle got to the disk, and that of the last one not as a whole. Nobody
-    is told of copies that diverged: the power cut explains it."""
+    """The file of the next cycle got to the disk, and that of the last one not as a whole. No host
+    tells of copies that diverged: the power cut explains it."""
     path, copy = tmp_path / "q", tmp_path / "copy"
     written = fill(path, "FAST_DAILY", {0: 50, 1: 30})
     async with joined(path, copy) as (source, _):
@@ -307,7 +307,7 @@ async def test_the_lost_end_of_a_closed_cycle(
 
 
 async def test_a_tear_before_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That was on the disk: it is no power cut, and nothing mends it in silence."""
+    """The torn excerpt was on the disk: it is no power cut, and nothing mends it in silence."""
     await pair(tmp_path)
     cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[100])
     torn = read(tmp_path / "copy")
@@ -404,7 +404,7 @@ async def test_which_sinks_a_source_waits_for(
 async def test_a_copy_whose_source_has_less_returns_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What only it has cannot be compared: it goes back as before."""
+    """Excerpts that only the copy has cannot be compared: they go back as before."""
     written = await pair(tmp_path)
     fill_long(tmp_path / "less", 280)
     noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
@@ -453,7 +453,7 @@ async def test_what_may_be_torn_is_returned_once_that_is_declared_good(
 async def test_what_is_unproved_stays_so_while_more_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes later gets to the disk and is noted; a new process still knows what to ask for."""
+    """Later excerpts get to the disk and are noted; a new process still knows what to ask for."""
     monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
     await pair(tmp_path)
     fill_long(tmp_path / "less", 280)

@@ -132,7 +132,7 @@ async def test_roles_are_told_as_epochs_have_them(tmp_path: Path) -> None:
 
 
 async def test_the_old_source_comes_back_and_follows(tmp_path: Path) -> None:
-    """What it has written that nobody has goes to quarantine, with a report."""
+    """The tail that only the old source has goes to quarantine, with a report."""
     async with cluster(tmp_path, 3) as hosts:
         await hosts.uneven({2: 5, 3: 5})
         await hosts.stop(1)
@@ -276,7 +276,7 @@ async def test_an_old_source_that_cannot_open_its_copy_comes_back_by_itself(
 
 
 def state_of(host: Host) -> str:
-    """What `status` says of its queue."""
+    """The state of a host's only queue, as `status` tells it."""
     queues: Any = snapshot_of(host)["queues"]
     (queue,) = queues
     return str(queue["state"])
@@ -342,7 +342,8 @@ async def test_a_queue_that_is_added_is_what_a_promotion_has_made_of_it(tmp_path
 
 
 async def test_two_that_are_promoted_at_once(tmp_path: Path) -> None:
-    """By two operators: one leads at most, whoever is refused hears why, and once more one does."""
+    """Two operators promote at once: one host leads at most, each that is refused hears why, and
+    the next promotion makes one a leader."""
     async with cluster(tmp_path, 4) as hosts:
         await hosts.followed({2: 4, 3: 4, 4: 4})
         refused: list[Refused] = []
@@ -501,7 +502,7 @@ async def stopped_behind_host_2(folder: Path) -> AsyncIterator[ThreeHosts]:
 async def test_a_leader_whose_copies_have_promised_another_one_may_lead_once_more(
     tmp_path: Path,
 ) -> None:
-    """That one never began."""
+    """The epoch that the copies promised to host 3 never began."""
     async with stopped_behind_host_2(tmp_path) as three:
         for each in (1, 3):
             store_epochs(three.at(each), load_epochs(three.at(each)).promise(2, 3))
@@ -518,7 +519,7 @@ async def test_a_leader_whose_copies_have_promised_another_one_may_lead_once_mor
 async def test_a_copy_that_forgot_that_it_follows_keeps_writers_out_as_it_promised(
     tmp_path: Path,
 ) -> None:
-    """A power cut takes the mark with it, and no promise. Nobody offers the queue to it yet."""
+    """A power cut takes the mark with it, and no promise. No host offers the queue to it yet."""
     async with stopped_behind_host_2(tmp_path) as three:
         with Queue.open_for_append(three.at(1)) as queue:
             assert queue.is_follower

@@ -60,7 +60,7 @@ class Gate:
 
 
 def kept_promises(path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """What this copy promises is not on the disk before the gate opens."""
+    """A gate: nothing that this copy promises is on the disk before the gate opens."""
     gate = Gate(store_epochs, lambda at, _: at == path)
     monkeypatch.setattr(keptepochs, "store_epochs", gate)
     return gate

@@ -198,7 +198,7 @@ async def test_a_host_whose_connection_has_just_gone_is_waited_for(tmp_path: Pat
 
 
 async def test_many_plans_at_once_each_find_a_disk_that_takes_a_promise(tmp_path: Path) -> None:
-    """What one of them tries is in the way of no other, and nothing is left of it."""
+    """The trial by one plan is in the way of no other plan, and leaves nothing behind."""
     async with three_hosts(tmp_path) as cluster:
         files = {each: set(cluster.at(each).iterdir()) for each in IDS}
         plans: list[Promotion] = []

@@ -1,8 +1,8 @@
-"""What `cqrepl plan promote` prints before is what happens after, over schedules by chance.
+"""`cqrepl plan promote` prints in advance what a promotion then does, over schedules by chance.
 
 Hosts with copies of different lengths are promoted several times in a row. The old source is there,
-or was ended or killed before, during or after that, with excerpts that nobody has; it comes back
-before, during or after the next one. Each schedule is of its seed.
+or was ended or killed before, during or after that, with excerpts that no other host has; it comes
+back before, during or after the next one. Each schedule is of its seed.
 """
 
 import random
@@ -38,8 +38,8 @@ class Schedule:
         self._ids = range(1, count + 1)
         self._leader = 1
         self._lengths: dict[int, int] = {}  # of each copy
-        self._payloads: list[tuple[int, bytes]] = []  # of the queue, as whoever leads has it
-        self._tails: dict[int, int] = {}  # excerpts of hosts that led, and that nobody else had
+        self._payloads: list[tuple[int, bytes]] = []  # of the queue, as its leader has it
+        self._tails: dict[int, int] = {}  # excerpts of hosts that led, and that no other host had
 
     async def run(self) -> None:
         """Promotes a few times, and looks at each step."""
@@ -163,7 +163,7 @@ class Schedule:
         await self._end(host_id)
 
     async def _done(self, to: int, plan: Promotion) -> Promotion:
-        """What came of it; where a host died on the way it is promoted once more."""
+        """Promote a host, once more where a host died on the way; the promotion that was done."""
         while True:
             try:
                 return await self._hosts.hosts[to].leaders.promote("a")

@@ -1,4 +1,5 @@
-"""Who leads after a power cut has torn a copy: what another one has whole is not lost."""
+"""The choice of a leader after a power cut has torn a copy: excerpts that another copy has whole
+are not lost."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ PROVED = 3
 
 
 def of_some_sectors(count: int, seed: int = 1) -> list[bytes]:
-    """What a power cut can tear."""
+    """Payloads that are long enough for a power cut to tear."""
     return [bytes([1 + seed % 255]) * (1500 + nth) for nth in range(count)]
 
 

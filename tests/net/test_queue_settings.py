@@ -1,4 +1,4 @@
-"""What a host is told of single queues, beside what holds for all of them."""
+"""Settings of single queues at a host, beside those that hold for all of its queues."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

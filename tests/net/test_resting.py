@@ -170,7 +170,7 @@ def note_and_receive(
 
 
 def store_word(path: Path, word: int) -> None:
-    """Where the next header of the first cycle will stand."""
+    """Put a word in the place of the next header of the first cycle."""
     with Queue.open(path) as queue:
         tailer = queue.tailer(queue.next_index())
         assert tailer.next_batch() is None

@@ -24,7 +24,7 @@ RUNS: dict[str, Any] = {"runs": True}
 
 
 def names(relay: Relay, sender: str) -> Counter[str]:
-    """How many data documents of each name one side has sent."""
+    """The number of data documents of each name that one side has sent."""
     found: Counter[str] = Counter()
     for entry in relay.entries:
         if entry.direction.startswith(sender) and entry.kind == "data":

@@ -30,7 +30,7 @@ async def test_one_that_is_away_holds_up_no_other(tmp_path: Path) -> None:
 
 
 async def test_a_host_is_taken_at_its_own_address_only(tmp_path: Path) -> None:
-    """Two addresses that were exchanged feed nobody, as each peer says who it is."""
+    """Two addresses that were exchanged feed no sink, as each peer says who it is."""
     path, copies = tmp_path / "q", [tmp_path / "2", tmp_path / "3"]
     fill(path, "FAST_DAILY", {0: 3})
     listens: Any = {"listen": LOOPBACK} | BEATS

@@ -106,7 +106,7 @@ def is_synced(path: Path, count: int) -> bool:
 
 @pytest.mark.parametrize("side", ["q", "copy"])
 async def test_hosts_of_no_other_queue_do_not_begin(tmp_path: Path, side: str) -> None:
-    """Where the mark cannot be read it is not known what a power cut may have torn."""
+    """A mark that cannot be read leaves it unknown what a power cut may have torn."""
     for name in ("q", "copy"):
         fill(tmp_path / name, "FAST_DAILY", {0: 5})
     os.mkfifo(tmp_path / side / SYNCED_FILE_NAME)

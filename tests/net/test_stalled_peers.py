@@ -75,7 +75,7 @@ class Hosts:
                 queue.append_many([bytes(SIZE)] * COUNT)
 
     def sent(self) -> list[int]:
-        """How far the source has come in each queue."""
+        """For each queue, the index up to which the source has sent."""
         found = []
         for path in self.paths:
             with Queue.open(path) as queue:

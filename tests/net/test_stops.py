@@ -261,7 +261,7 @@ async def test_index_that_no_file_can_have(tmp_path: Path) -> None:
 
 
 async def test_unwritable_directory_at_the_sink(tmp_path: Path) -> None:
-    """What was no directory at the start is a file now."""
+    """The path had no directory at the start, and has a file now."""
     fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     async with serve_sink({"q": tmp_path / "copy"}, listen=LOOPBACK, **BEATS) as sink:
         (tmp_path / "copy").write_text("in the way")
@@ -461,6 +461,6 @@ def test_reasons_of_errors() -> None:
         assert bool(hint) == (reason is StopReason.DIVERGED)
         assert ("cqrepl quarantine q --apply" in hint) == bool(hint)
     elsewhere = Diverged(1, "a", "b", is_before=True)
-    assert Stop.of("q", elsewhere).message == str(elsewhere)  # nobody knows where
+    assert Stop.of("q", elsewhere).message == str(elsewhere)  # the place is not known
     assert Stop.of("q", OSError(28, "No space")).reason is StopReason.FAILED
     assert str(Stop.of("q", QueueError("x"))) == "queue 'q' stopped (failed): x"

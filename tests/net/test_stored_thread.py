@@ -1,4 +1,4 @@
-"""What a live pump stores is synced without the event loop, where that is waited for."""
+"""Excerpts that a live pump stores are synced without the event loop, where a wait asks for it."""
 
 import math
 import os
@@ -268,7 +268,7 @@ class StoppedMark(StoppedDisk):
 def test_who_gives_a_queue_up_does_not_wait_for_its_mark_to_be_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it says is true by then."""
+    """The content of the mark is true by then."""
     monkeypatch.setattr(syncedmark, "surroundings", StoppedMark)
     _, end = given_up(tmp_path, StoppedMark)
     mark = load_synced(tmp_path)
@@ -280,7 +280,7 @@ def test_who_gives_a_queue_up_does_not_wait_for_its_mark_to_be_on_the_disk(
 def test_a_mark_beyond_the_end_is_lowered_before_anything_comes(
     tmp_path: Path, boot: bytes | None
 ) -> None:
-    """What comes in the place of what is gone is not on the disk by that."""
+    """Excerpts that come in the place of lost ones are not on the disk because those were."""
     fill(tmp_path, "FAST_DAILY", {0: 3, 1: 3})
     with Queue.open(tmp_path) as queue:
         store_synced(tmp_path, queue.next_index(), boot=boot)
@@ -298,7 +298,7 @@ def test_a_mark_beyond_the_end_is_lowered_before_anything_comes(
 
 
 def open_files() -> set[str]:
-    """What this process has descriptors of."""
+    """The paths of the files that this process has open."""
     found = set()
     for each in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # that of the directory itself

@@ -1,4 +1,4 @@
-"""What goes no further: a command that is to end hears of it, and a stranger ends nobody."""
+"""A command that is to end hears of what goes no further, and no stranger ends it."""
 
 from pathlib import Path
 from typing import Any
@@ -132,12 +132,12 @@ async def _feed(
 
 
 def test_what_is_tried_in_vain_is_found_out_in_its_longest_pause() -> None:
-    """Where both ended at one moment, each trial looked as if it got further, for ever."""
+    """With equal times each trial looked as if it got further, for ever."""
     assert STUCK_SECONDS < PAUSE_SECONDS_MAX
 
 
 async def test_what_goes_on_again_is_not_stuck(autojump_clock: trio.testing.MockClock) -> None:
-    """Though nobody has said so."""
+    """It goes on again though no signal has said so."""
     untaken: set[str] | None = {"q"}
     changed = Signal()
     with trio.move_on_after(60) as patience:

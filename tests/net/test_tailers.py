@@ -43,7 +43,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def take(path: Path, name: str, count: int) -> Excerpts:
-    """What the tailer of a name reads next."""
+    """The next excerpts that the tailer of a name reads."""
     with Queue.open(path) as queue:
         tailer = queue.named_tailer(name)
         found = [(one.index, bytes(one)) for _, one in zip(range(count), tailer, strict=False)]

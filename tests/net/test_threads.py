@@ -105,7 +105,7 @@ async def test_a_cancelled_task_waits_for_its_work_and_holds_up_no_other() -> No
                 await trio.testing.wait_all_tasks_blocked()
                 scope.cancel()
                 goes_on.set()
-        assert set(done) >= {"first", "second"}  # those go on though nobody waits
+        assert set(done) >= {"first", "second"}  # those go on though no task waits
     assert sorted(done) == ["first", "second", "third"]
     with trio.CancelScope() as late:
         late.cancel()

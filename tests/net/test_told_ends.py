@@ -1,4 +1,5 @@
-"""How a connection that was not ended in order is told of: who it was, and what came last."""
+"""The message about a connection that was not ended in order: which peer it was, and what came
+last."""
 
 import socket
 from pathlib import Path

@@ -26,7 +26,7 @@ async def test_a_sink_that_refuses_says_so_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_source_that_cannot_read_on_says_so(tmp_path: Path) -> None:
-    """What was sent before is acknowledged; the sink waits for a source that can."""
+    """Excerpts sent before are acknowledged; the sink waits for a source that can read on."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
         await acked(source, written[-1][0])

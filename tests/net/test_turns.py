@@ -62,7 +62,7 @@ def test_what_comes_now_and_then_does_not_wait_for_all_that_have_much(tmp_path: 
 
 
 def read_up_to(end: socket.socket, part: bytes) -> int:
-    """How many bytes come up to the end of the next place where these stand."""
+    """Receive until these bytes have come; the number of bytes received."""
     data, at = b"", -1
     while at < 0:
         more = end.recv(4096)
@@ -81,7 +81,7 @@ def backlog(queue: Queue, size: int = MUCH) -> int:
 
 
 def bytes_between(noted: Sequence[BenchLogEntry], after_ns: int, before_ns: int) -> int:
-    """How much a sink has stored in a span of time."""
+    """The payload bytes that a sink has stored in a span of time."""
     return sum(each.payload_bytes for each in noted if after_ns < each.noted_ns < before_ns)
 
 

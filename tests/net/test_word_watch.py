@@ -118,7 +118,7 @@ async def test_it_ends_with_the_last_and_begins_anew() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_looks_have_another_pause(name: str) -> None:
-    """Whoever takes the wrong one of the two is here for an hour."""
+    """A watcher that takes the wrong one of the two pauses is here for an hour."""
     memory, hour_s = Memory(), 3600.0
     word = memory.word(0)
     memory.change(0)

@@ -51,7 +51,7 @@ def append(path: Path, data: bytes, count: int = 1, *, wait_for_seconds: float =
 
 
 def appended(path: Path, seconds: float) -> float:
-    """How long an append takes that waits for so long."""
+    """The seconds that an append takes that may wait for `seconds`."""
     start = time.monotonic()
     append(path, b"more", wait_for_seconds=seconds)
     return time.monotonic() - start
