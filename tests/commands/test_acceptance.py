@@ -154,7 +154,7 @@ def test_an_end_and_a_file_in_the_middle(path: Path, invoke: Invoke) -> None:
 
 
 def test_an_end_of_a_queue_that_has_no_store_file(tmp_path: Path, invoke: Invoke) -> None:
-    """Who opens it to append finds it empty, and nothing tells of the file any more."""
+    """An appender that opens it finds it empty, and nothing tells of the file any more."""
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 4})
     noon_path(path).unlink()

@@ -131,7 +131,7 @@ def test_input_is_appended_as_it_comes(queue: Path) -> None:
 
 
 def feed(pipe: IO[bytes], first: bytes, then: bytes) -> None:
-    """Writes until nobody reads any more."""
+    """Writes until no process reads the pipe any more."""
     pipe.write(first)
     while True:
         pipe.write(then)

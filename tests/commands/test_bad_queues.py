@@ -237,7 +237,7 @@ def test_sink_beside_a_live_process(invoke: Invoke, queue: Path) -> None:
 
 @cache
 def nobody() -> list[str] | None:
-    """What to put before a command so that it has no rights; None where that is not possible."""
+    """The words before a command that leave it without rights; None where that is not possible."""
     if os.getuid() != 0:
         return []
     if shutil.which("setpriv") is None:

@@ -27,7 +27,7 @@ def heed_interrupts() -> None:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the benchmarks put their queues; empty again when they are done."""
+    """The directory that the benchmarks put their queues in; empty again when they are done."""
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))

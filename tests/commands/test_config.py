@@ -58,7 +58,7 @@ def test_a_host_that_would_not_start_is_told(
 def test_a_misspelled_variable_is_told(
     invoke: Invoke, page: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """It would have no effect, and nobody would see that."""
+    """A misspelled variable would have no effect, and no message would say so."""
     monkeypatch.setenv("CQREPL_SCRUBB", "1MiB")
     result = invoke("config", verb, page, *NAMES)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -59,7 +59,7 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[Path], tuple[object, ...]], dict[
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has asked for a signal."""
+    """True when a process has asked for a signal."""
     found = CAUGHT.search(Path(f"/proc/{pid}/status").read_text())
     return found is not None and bool(int(found.group(1), 16) >> (number - 1) & 1)
 
@@ -133,7 +133,7 @@ def test_sighup_does_not_end_a_host_that_still_starts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_one_that_comes_while_the_interpreter_ends_changes_no_exit_code(number: int) -> None:
-    """What is left in the main module goes when the interpreter has given back its signals."""
+    """Objects left in the main module go when the interpreter has given back its signals."""
     program = (
         "import os\n"
         "class Late:\n"

@@ -17,7 +17,7 @@ from tests.support.unreadable import made_unreadable
 
 DOCS: Final = Path(__file__).parents[2] / "docs" / "operations.md"
 ROW: Final = re.compile(r"^\| `([a-z-]+)` \|.*\| (\d): `(.+?)` \| (\d): `(.+?)` \|$", re.MULTILINE)
-# nobody waits for 30 s where no peer comes; elsewhere it may come as late as it likes
+# a dialler gives up sooner than after 30 s where no peer comes; elsewhere it may come late
 BEFORE: Final = {"no-peer": "from cqrepl.net import dialer; dialer.GIVE_UP_SECONDS = 3.0"}
 ROLES: Final = ("sink", "source")
 
@@ -110,7 +110,7 @@ def rows() -> dict[str, dict[str, tuple[int, str]]]:
 
 @pytest.fixture
 def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Where the copy is; for one row a disk that is too small."""
+    """The directory for the copy; for one row it is a disk that is too small."""
     if "disk-full" not in request.node.name:
         yield tmp_path
         return
@@ -178,7 +178,7 @@ BOTH_END: Final = ("name", "roll-cycle", "too-long", "diverged", "damaged", "unr
 @pytest.mark.parametrize("row", BOTH_END)
 async def test_so_do_both_sides_at_once(row: str, tmp_path: Path) -> None:
     """The one that ends later may find the other one gone, and still knows why nothing came of it:
-    nobody says that no peer was reached."""
+    neither says that no peer was reached."""
     expected = rows()[row]
     given = ENDINGS[row](tmp_path)
     async with commands() as start:

@@ -19,7 +19,7 @@ NOTED_BYTES = 2 * 48
 
 
 def is_noted(path: Path) -> bool:
-    """Whether it is noted what the closed cycles of a queue hold."""
+    """True when it is noted what the closed cycles of a queue hold."""
     noted = path / "closed.cqmanifest"
     return noted.exists() and noted.stat().st_size >= NOTED_BYTES
 

@@ -32,7 +32,7 @@ class Terminal(io.StringIO):
 
 
 def seen(text: str) -> list[str]:
-    """What stands on a terminal once this was written to it: the few signs that we use."""
+    """The lines on a terminal once this was written to it: it knows the few signs that we use."""
     lines, row, column = [""], 0, 0
     for piece in re.findall(r"\x1b\[\d*[AKJ]|[\r\n]|[^\x1b\r\n]+", text):
         if piece == "\n":

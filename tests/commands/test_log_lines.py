@@ -1,4 +1,4 @@
-"""What a command that runs on says beside its data: lines for people, or JSON for programs."""
+"""The log of a command that runs on, beside its data: lines for people, or JSON for programs."""
 
 import json
 import logging

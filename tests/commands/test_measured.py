@@ -1,4 +1,4 @@
-"""What is told of processes that are measured."""
+"""The messages about processes that are measured."""
 
 from contextlib import ExitStack
 from pathlib import Path

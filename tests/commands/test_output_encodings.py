@@ -15,7 +15,7 @@ ESCAPED = r"gr\u00fcn \u20ac \ud83d\ude00"
 
 
 def printed(encoding: str, *words: str) -> bytes:
-    """What a command prints, which succeeds."""
+    """The bytes that a command prints, which succeeds."""
     asked = [sys.executable, "-P", "-m", "cqrepl", *words]
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run(asked, capture_output=True, env=environment, check=False)

@@ -187,7 +187,7 @@ def test_without_a_host_it_says_so(tmp_path: Path) -> None:
 
 
 async def test_another_host_becomes_the_master(tmp_path: Path) -> None:
-    """Where both roles have one directory; the old master first."""
+    """Both roles have one directory at each host; the old master is reloaded first."""
     for name in ("a", "b"):
         fill(tmp_path / "1" / name, "FAST_DAILY", {0: 10})
     async with commands() as start:

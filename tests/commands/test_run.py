@@ -55,7 +55,7 @@ class Cluster:
 
 
 def append(path: Path, day: int) -> None:
-    """What an application of the master's host does."""
+    """Append a day's excerpts, as an application of the master's host does."""
     with Queue.open_for_append(path) as queue:
         queue.appender().append(payloads(50, seed=day), NOON_MS + day * 86_400_000)
 

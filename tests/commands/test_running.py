@@ -1,4 +1,4 @@
-"""How a command runs and which exit code it ends with, in this process."""
+"""The way a command runs, and the exit code that it ends with, in this process."""
 
 import os
 import signal

@@ -221,7 +221,7 @@ async def test_acknowledgements_that_are_owed_are_waited_for(queue: Path) -> Non
 
 
 async def answers(port: int) -> bool:
-    """Whether a new host is answered, or its connection closed without a word."""
+    """True when a new host is answered; false when its connection is closed without a word."""
     async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
         with suppress(trio.BrokenResourceError):  # a reset is as good
             await stream.send_all(peer.uber(3, 1))
@@ -283,7 +283,7 @@ async def test_until_caught_up_with_an_empty_queue_waits_for_a_sink(tmp_path: Pa
 
 
 async def test_until_caught_up_does_not_wait_for_later_excerpts(queue: Path) -> None:
-    """What the queue held at the start counts, however much is appended meanwhile."""
+    """The excerpts that the queue held at the start count, however many are appended meanwhile."""
     async with commands(120) as start:
         source = await start("source", queue, *LISTEN, "--until-caught-up")
         async with scripted(await source.port(), 2, 1) as sink:

@@ -1,4 +1,4 @@
-"""What a running host says of itself, over its socket and with `cqrepl status`."""
+"""The status of a running host, over its socket and with `cqrepl status`."""
 
 import json
 import os
@@ -273,7 +273,7 @@ def test_the_command_where_no_host_runs(run_dir: Path) -> None:
 
 @contextmanager
 def stopped_host(run_dir: Path) -> Iterator[socket.socket]:
-    """What others see of host 5 that is stopped: connections are made, and nothing is read."""
+    """Host 5 as others see it when it is stopped: connections are made, and nothing is read."""
     run_dir.mkdir(mode=0o700, exist_ok=True)
     path = rundirectory.socket_path(run_dir, 5)
     with socket.socket(socket.AF_UNIX) as place:
@@ -345,7 +345,7 @@ def crowd(path: Path) -> Iterator[list[socket.socket]]:
 def test_a_stopped_host_that_was_asked_often_is_not_taken_for_one_that_has_ended(
     run_dir: Path,
 ) -> None:
-    """The system lets nobody else wait for it."""
+    """The system lets no other process wait for it."""
     path = rundirectory.socket_path(run_dir, 5)
     with stopped_host(run_dir), crowd(path):
         with pytest.raises(Silent, match=r"does not answer within 0\.2 s; it was told nothing"):

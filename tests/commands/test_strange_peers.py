@@ -29,7 +29,7 @@ STAYS = re.compile("every queue has stopped: it came of the peers that there wer
 @asynccontextmanager
 async def listening(role: str, queue: Path, *words: object) -> AsyncIterator[Command]:
     """A command that has said that it outlives its peers by the end of the block; then it serves
-    whoever comes, and ends in order."""
+    each peer that comes, and ends in order."""
     async with commands(120) as start:
         command = await start(role, f"q={queue}", *LISTEN, *words)
         await command.port()

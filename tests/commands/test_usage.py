@@ -1,4 +1,5 @@
-"""What a user can get wrong on the command line: exit code 2, and a line that says what."""
+"""Mistakes of users on the command line: each gives exit code 2, and a line that says what is
+wrong."""
 
 import builtins
 import subprocess

@@ -70,7 +70,7 @@ class Writer:
         os.write(self.go[1], b"!")
 
     def finish(self) -> tuple[int, float]:
-        """How many it has appended, and the longest of its appends in seconds."""
+        """The number of excerpts that it appended, and the longest of its appends in seconds."""
         code = forks.finish(self.pid)
         assert code == 0, f"writer ended with {code}"
         count, longest_s = _ANSWER.unpack(os.read(self.answers[0], _ANSWER.size))
@@ -110,7 +110,7 @@ def append_count(
 
 @pytest.fixture(autouse=True)
 def quiet_disk() -> None:
-    """What tests before this one have written is on the disk.
+    """Bring what tests before this one have written to the disk.
 
     Else a Java that makes or grows a file may have to wait for that, with the lock, for longer than
     our writers wait for one that is alive.

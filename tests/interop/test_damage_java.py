@@ -62,7 +62,7 @@ def test_java_verifies_and_appends_to_what_was_repaired(
 
 
 class SecondOpinion:
-    """What Java reads of a damaged queue; a new process after one that the damage ended."""
+    """Java's reading of a damaged queue; a new process after one that the damage ended."""
 
     def __init__(self) -> None:
         self._java = JavaQueue()
@@ -93,7 +93,7 @@ def opinion() -> Iterator[SecondOpinion]:
 
 
 def compared(ours: Result, theirs: list[tuple[int, bytes]] | None, before: list[Given]) -> str:
-    """How the two agree."""
+    """The agreement between the two, in words."""
     mine = [(each.index, each.data) for each in ours.given]
     if theirs is None:
         return "Java fails, we read" if ours.error is None else "both fail"
@@ -112,8 +112,8 @@ def compared(ours: Result, theirs: list[tuple[int, bytes]] | None, before: list[
 def test_java_and_we_agree_on_damaged_files(
     opinion: SecondOpinion, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where we read without an error, Java reads the same, or less, or fails. Where Java reads
-    everything and we refuse, it is damage to what readers need not look at: marks and slots."""
+    """If we read without an error, Java reads the same, or less, or fails. If Java reads everything
+    and we refuse, it is damage to what readers need not look at: marks and slots."""
     chance = random.Random(5)
     undamaged = samples(tmp_path / "samples")
     befores = {}

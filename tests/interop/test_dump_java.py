@@ -43,7 +43,7 @@ def java_dump(java: JavaQueue, file: Path) -> str:
 
 
 def plain_dump(file: Path) -> str:
-    """What the command prints; a file that ends within a document is damaged."""
+    """The text that the command prints; a file that ends within a document is damaged."""
     result = CliRunner().invoke(main, ["--plain", str(file)])
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert result.exit_code in (0, 4), result.stderr

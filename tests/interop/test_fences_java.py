@@ -55,7 +55,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def copy(path: Path, tmp_path: Path) -> Path:
-    """What a sink has taken in of it before."""
+    """A copy of the queue that a sink has taken in before."""
     shutil.copytree(path, tmp_path / "copy")
     with Queue.open_for_append(tmp_path / "copy") as queue:
         queue.note_follower(is_follower=True)

@@ -226,7 +226,7 @@ async def test_streams_as_far_as_java_reads_and_on_when_a_writer_ends_the_file(
 
 
 def dump(java: JavaQueue, path: Path) -> list[Line]:
-    """What Java reads, without touching the queue that a sink is still writing."""
+    """The lines that Java reads, without touching the queue that a sink is still writing."""
     return java.call("dump", path, "--sha", props={"interop.readOnly": True}).lines[:-1]
 
 

@@ -52,7 +52,7 @@ def append(java: JavaQueue, path: Path, *, seed: int) -> None:
 
 
 def tailed(java: JavaQueue, path: Path, name: str, count: int) -> list[Line]:
-    """What a named tailer of Java's reads next."""
+    """The lines that a named tailer of Java's reads next."""
     answer = java.call("tail", path, count, 60, "--name", name)
     assert answer.exit == 0, answer
     return [line for line in answer.lines if "payload" in line]
@@ -126,7 +126,8 @@ async def test_readers_of_java_wait_for_what_a_sink_has_acknowledged(
     java: JavaQueue, path: Path
 ) -> None:
     async def seen() -> int:
-        """How much one reads that waits for acknowledgements, before it has waited for a second."""
+        """The number of excerpts that Java reads up to the acknowledged mark. It stops when it has
+        waited for a second."""
         tail = partial(java.call, "tail", path, 3 * COUNT, 1, "--acknowledged")
         lines = (await trio.to_thread.run_sync(tail)).lines
         return int(lines[-1]["seen"])

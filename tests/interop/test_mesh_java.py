@@ -34,7 +34,7 @@ MORE = 20
 
 @dataclass(frozen=True)
 class Place:
-    """Which host Java is, with whom it talks, and whether the queue is its own."""
+    """The host that Java is, the host it talks with, and whether the queue is Java's own."""
 
     java: int
     other: int

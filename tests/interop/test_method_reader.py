@@ -1,4 +1,4 @@
-"""What a Java method reader calls for what Python wrote: Java is the judge (`Calls.java`)."""
+"""The calls of a Java method reader for what Python wrote: Java is the judge (`Calls.java`)."""
 
 import array
 import datetime

@@ -55,7 +55,7 @@ def java() -> Iterator[JavaQueue]:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Which role is ours, and which one dials."""
+    """The role that is ours, and the role that dials."""
 
     ours: str
     dialler: str

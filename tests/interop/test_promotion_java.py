@@ -33,8 +33,9 @@ def append(java: JavaQueue, path: Path, count: int, days: int = 0) -> int:
 async def test_what_java_writes_on_an_old_leader_comes_to_light_as_a_tail(
     java: JavaQueue, tmp_path: Path, days: int
 ) -> None:
-    """In the cycle of the rest, or in a later one. Nobody can keep it out while cqrepl does not run
-    there; afterwards it is refused, and it is let in where the queue is led from."""
+    """Java appends in the cycle of the rest, or in a later one. No process can keep it out while
+    cqrepl does not run there; afterwards it is refused, and it is let in where the queue is led
+    from."""
     async with cluster(tmp_path, 3) as hosts:
         await hosts.leaderless({2: 5, 3: 5})
         await hosts.hosts[2].leaders.promote("a")

@@ -51,7 +51,7 @@ def excerpts_of(tailer: Tailer) -> Excerpts:
 
 
 def dump_of(java: JavaQueue, path: Path) -> Excerpts:
-    """What Java reads from the start; an application's metadata documents are left out."""
+    """The excerpts that Java reads from the start, without an application's metadata documents."""
     out = path.with_name(path.name + ".dump")
     answer = java.call("dump", path, out=out)
     assert answer.exit == 0, answer
@@ -79,7 +79,7 @@ def runs(
 
 
 def stored(batches: list[ExcerptBatch]) -> Excerpts:
-    """What a reader must find; an excerpt without bytes is kept as the byte 8F."""
+    """The excerpts that a reader must find; an excerpt without bytes is kept as the byte 8F."""
     return [(index, bytes(data) or b"\x8f") for batch in batches for index, data in batch]
 
 

@@ -58,14 +58,14 @@ def excerpts_in(answer: Answer) -> Excerpts:
 
 
 def java_tail(java: JavaQueue, path: Path, name: str, count: int) -> Excerpts:
-    """What Java's tailer of that name gives next."""
+    """The excerpts that Java's tailer of that name gives next."""
     answer = java.call("tail", path, count, 120, "--name", name)
     assert answer.exit == 0, answer
     return excerpts_in(answer)
 
 
 def our_tail(path: Path, name: str, count: int) -> Excerpts:
-    """What ours gives next."""
+    """The excerpts that our tailer of that name gives next."""
     tailer = NamedTailer(cycles_of(path), name)
     found = [(one.index, bytes(one)) for _, one in zip(range(count), tailer, strict=False)]
     tailer.commit()

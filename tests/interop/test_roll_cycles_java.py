@@ -50,7 +50,7 @@ class Case:
         return MOMENT_MS + ahead * self.roll_cycle.length_ms
 
     def excerpts(self, ahead: int, *, start: int = 0) -> Excerpts:
-        """What is appended to one cycle, from the excerpt `start` on, by either side."""
+        """The excerpts that either side appends to one cycle, from the excerpt `start` on."""
         first = index_of(Cycle(self.cycle + ahead), Sequence(start), self.roll_cycle.shift)
         data = payloads(seed_of(ahead, start), COUNT, *SIZES)
         return [(first + nth, payload or b"\x8f") for nth, payload in enumerate(data)]

@@ -31,7 +31,7 @@ def tail(java: JavaQueue, path: Path, count: int, name: str = NAME) -> Answer:
 
 
 def taken(java: JavaQueue, path: Path, count: int, name: str = NAME) -> Excerpts:
-    """What Java's tailer of a name reads next."""
+    """The excerpts that Java's tailer of a name reads next."""
     answer = tail(java, path, count, name)
     assert answer.exit == 0, answer
     lines = [line for line in answer.lines if "payload" in line]

@@ -71,7 +71,7 @@ def floods(count: int) -> list[Fault]:
 
 
 def connections(carried: list[Carried]) -> int:
-    """How many there were, one after the other or beside each other."""
+    """The number of connections, one after the other or beside each other."""
     return len({each.link for each in carried})
 
 
@@ -115,7 +115,7 @@ def test_a_cut_inside_each_kind_of_document() -> None:
         assert outcome.broken is None, kind
         first = [each for each in outcome.carried if each.link == 1 and each.way == way]
         assert sum(len(each.data) for each in first) == byte, kind
-        comes_again = "TerminatorHandler" not in kind  # nobody dials any more
+        comes_again = "TerminatorHandler" not in kind  # no host dials any more
         assert connections(outcome.carried) == 1 + comes_again, kind
 
 
@@ -227,7 +227,7 @@ class LongSends:
 
     @property
     def beats_within(self) -> int:
-        """How many came between the first and the last excerpt."""
+        """The number of heartbeats that came between the first and the last excerpt."""
         first, last = self.long[0], self.long[-1]
         assert last - first > 5 * TIMEOUT_MS / 1000, "not long: nothing is shown"
         return sum(first < at < last for at in self.beats)
@@ -381,8 +381,8 @@ def a_stopped_queue_keeps_its_lane(patch: Patch) -> None:
 
 
 async def stop_a_lane(lanes: Lanes, folder: Path) -> list[str]:
-    """What is appended to the queue of a lane that has stopped goes to no pump, and all others go
-    on over the same connections; what is not so."""
+    """Stop a lane, and append to all queues. Excerpts of its queue go to no pump, and all others
+    go on over the same connections; the list of what is not so."""
     async with (
         running_cluster(folder, 3, both_ways=True) as cluster,
         trio.open_nursery() as nursery,

@@ -53,19 +53,19 @@ def plan(
 
 
 def counts(outcome: Outcome) -> Counter[str]:
-    """What has come of the promotions of a run."""
+    """The number of promotions of a run by what has come of them."""
     [text] = [each.text for each in outcome.story if "; promotions: " in each.text]
     pairs = (each.rsplit(" ", 1) for each in text.split("promotions: ")[1].split(", ") if each)
     return Counter({name: int(number) for name, number in pairs})
 
 
 def said(outcome: Outcome, words: str) -> int:
-    """How many hosts have answered an operator so."""
+    """The number of hosts that have answered an operator with these words."""
     return sum(each.where == "operator" and words in each.text for each in outcome.story)
 
 
 def differing(outcome: Outcome) -> int:
-    """How many copies have said why they differ."""
+    """The number of copies that have said why they differ."""
     return sum(each.where == "laboratory" and " differs: " in each.text for each in outcome.story)
 
 
@@ -96,7 +96,7 @@ def test_seeds_stand_for_what_they_stood_for() -> None:
 
 
 def test_who_leads_floods_the_sockets_while_they_are_cut() -> None:
-    """Also after a promotion; whoever does not lead appends nothing."""
+    """Also after a promotion; a host that does not lead appends nothing."""
     outcome = run(
         plan(
             Fault(3.0, Kind.CUT_INSIDE, 1, 2, 0.0, nth=9000),
@@ -185,7 +185,7 @@ def slow_leader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("slow_leader")
 def test_what_is_promoted_in_the_end_is_looked_at() -> None:
-    """A promotion has ended in the middle, and nobody leads."""
+    """A promotion has ended in the middle, and no host leads."""
     outcome = run(ENDS_IN_THE_MIDDLE)
     assert outcome.broken is None, outcome.broken
     assert counts(outcome) == {"as planned": 1, "done": 1, "nobody knows": 1}

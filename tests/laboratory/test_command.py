@@ -18,7 +18,7 @@ def invoke(*words: object) -> Result:
 
 
 def faults(story: str) -> int:
-    """How many the run of a story had, as its last line says."""
+    """The number of faults that the run of a story had, as its last line says."""
     return int(re.findall(r"(\d+) faults", story.splitlines()[-1])[0])
 
 

@@ -1,4 +1,4 @@
-"""What native lanes do while hosts run, beside the tables of their moves.
+"""The moves of native lanes while hosts run, beside the tables of their moves.
 
 The crate decides, and Python holds each move against its own table: one that is not in it is found.
 """

@@ -84,7 +84,7 @@ async def test_a_power_cut_takes_pages_that_were_not_synced_and_no_others(
 async def test_a_power_cut_leaves_what_has_gone_to_quarantine(
     tmp_path: Path, seed: int, autojump_clock: MockClock
 ) -> None:
-    """Nobody else may hold it; and it is a queue that can be read."""
+    """The quarantine may hold the only copy of its excerpts; and it is a queue that can be read."""
     host = machine(tmp_path, seed)
     with within(host.start("a writer")):
         written = fill(host.path / "q", "TEST_SECONDLY", {0: 20, 1: 5})

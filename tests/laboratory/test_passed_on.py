@@ -37,7 +37,7 @@ def test_a_host_that_passes_on_is_away(kind: Kind) -> None:
 
 
 def test_a_sink_at_the_end_of_a_chain_is_led_into_the_directory_of_the_first_source() -> None:
-    """Who passes the queue on has it in another one."""
+    """The host that passes the queue on has it in another directory."""
     assert run(plan(Fault(3.0, Kind.SAME_DIRECTORY, 4, 0, 0.3, queue=1))).broken is None
 
 

@@ -31,7 +31,7 @@ Patch = pytest.MonkeyPatch
 
 
 def acknowledged_before_it_is_stored(patch: Patch) -> None:
-    """What is on its way into the queue is acknowledged, whatever becomes of it."""
+    """An excerpt on its way into the queue is acknowledged, whatever becomes of it."""
     store = SinkSession._store
     patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda *_: None)
 
@@ -50,7 +50,7 @@ def acknowledged_before_it_is_stored(patch: Patch) -> None:
 
 
 def unsent_bytes_are_lost(patch: Patch) -> None:
-    """What a native pump could not send any more is forgotten."""
+    """The bytes that a native pump could not send any more are forgotten."""
     run = LivePump.run
 
     async def careless(self: LivePump, *arguments: Any, **options: Any) -> Came:
@@ -61,7 +61,7 @@ def unsent_bytes_are_lost(patch: Patch) -> None:
 
 
 def stored_otherwise_than_it_was_sent(patch: Patch) -> None:
-    """A bit changes on its way into a copy, and nobody compares what is there."""
+    """A bit changes on its way into a copy, and no host compares what is there."""
     patch.setattr(LineageDesk, "note", lambda *_: None)
 
 
@@ -88,13 +88,13 @@ def the_last_acknowledgement_waits_for_ever(patch: Patch) -> None:
 
 
 def headers_are_trusted_after_a_power_cut(patch: Patch) -> None:
-    """What a copy holds by its headers counts as what the source holds: nothing is compared."""
+    """The excerpts of a copy count, by its headers, as those of the source: nothing is compared."""
     patch.setattr("cqrepl.replicator.outgoing.lineagedesk.check_lineage", lambda *_: None)
     patch.setattr(LineageDesk, "note", lambda *_: None)
 
 
 def a_mark_comes_from_the_next_index_alone(patch: Patch) -> None:
-    """What a sink has said once counts, whether the source holds such an excerpt or not."""
+    """A sink's word counts from then on, whether the source holds such an excerpt or not."""
     patch.setattr(Queue, "last_index_before", lambda _, index: index - 1)
     patch.setattr(SourceQueue, "_lower_marks", lambda *_, **__: None)
 

@@ -1,4 +1,4 @@
-"""What a wait called safe by its policy is there after any faults that the policy covers."""
+"""An excerpt that its policy called safe is there after any faults that the policy covers."""
 
 import random
 from collections import Counter

@@ -62,8 +62,8 @@ class ModelQueue:
         return None
 
     def has_hole_before(self, index: int) -> bool:
-        """What a tailer refuses to jump over: the excerpt before `index` in its cycle is
-        missing."""
+        """True when the excerpt before `index` in its cycle is missing. A tailer refuses to jump
+        over that."""
         return index & ((1 << SHIFT) - 1) != 0 and index - 1 not in self.excerpts
 
     def batch_from(self, index: int, count_max: int) -> ExcerptBatch | None:
