@@ -1,4 +1,4 @@
-"""A file of a queue is never taken from under a process that uses it, whosever that process is.
+"""A file of a queue is never taken from under a process that uses it, whichever user runs it.
 
 The process that asks is a child that gives up root, so that it may not look into all others.
 """

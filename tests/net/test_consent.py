@@ -1,4 +1,4 @@
-"""Whose back copy a source takes, and how much of it."""
+"""The hosts whose back copy a source takes, and the limit of how much it takes."""
 
 import logging
 import shutil

@@ -17,7 +17,7 @@ SECONDS = 10
 
 
 class Guest:
-    """Someone who waits; `why` it had to go."""
+    """A peer that waits; `why` it had to go."""
 
     def __init__(self) -> None:
         self.why = ""

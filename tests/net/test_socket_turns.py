@@ -1,4 +1,4 @@
-"""Whose turn it is at a socket: every pair of state and move, and the moves of real hosts."""
+"""The turns at a socket: every pair of state and move, and the moves of real hosts."""
 
 from collections.abc import Mapping
 from enum import Enum
