@@ -1,4 +1,4 @@
-"""What a cluster's file says: Chronicle's pages as they stand, and our own keys."""
+"""The file of a cluster: Chronicle's pages are read as they stand, and so are our own keys."""
 
 from pathlib import Path
 
@@ -318,7 +318,8 @@ def test_who_takes_a_queue_from_a_host_is_by_the_file_or_by_who_leads_it() -> No
 def test_a_queue_that_was_not_moved_when_its_master_changed_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty one in its place would lead, and what the old one holds be looked at by nobody."""
+    """The check tells of a queue that still lies in its old place. Otherwise an empty queue in the
+    new place would lead, and no host would look at what the old queue holds."""
     monkeypatch.chdir(tmp_path)
     made = plan(OLDER_PAGE, 1, NAMED)
     check_places(made)
@@ -340,7 +341,8 @@ def test_a_queue_that_was_not_moved_when_its_master_changed_is_told(
 def test_a_queue_that_was_not_moved_when_its_master_became_another_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What only it has would never come to light, and programs could go on appending to it."""
+    """The check tells of a queue that still lies in its old place. Otherwise what only that queue
+    has would never come to light, and programs could go on appending to it."""
     monkeypatch.chdir(tmp_path)
     made, old = plan(OLDER_PAGE, 2, NAMED), Path("replica", "source", "queue1")
     old.mkdir(parents=True)

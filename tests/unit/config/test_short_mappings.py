@@ -27,7 +27,7 @@ LINES = st.one_of(
 
 
 def whole(text: str) -> Node | str:
-    """What comes of it when nothing is read apart."""
+    """The tree of a text, or its error, when no line is read apart."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yamltree, "without_short_mappings", lambda text: (text, {}))
         return told(text)

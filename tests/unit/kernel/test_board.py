@@ -52,7 +52,7 @@ class Waiting(threading.Thread):
 
     @property
     def stand(self) -> Waited:
-        """How it ended."""
+        """The answer that the wait has given. Waits until the thread has ended."""
         self.join(LONG_S)
         assert self._stand is not None
         return self._stand

@@ -58,9 +58,10 @@ def test_a_step_wakes_only_those_whose_wait_it_ends(board: MarkBoard, step: int)
 
 @pytest.mark.usefixtures("long_turns")
 def test_one_step_wakes_each_thread_once(board: MarkBoard) -> None:
-    """What it sleeps after that is for the interpreter, which one thread has at a time: once as it
-    comes back, and once more each time that one which came later has been quicker. Were each woken
-    with each of the others, all of them together would sleep some thousand times."""
+    """The board wakes each thread once. A thread sleeps further only for the interpreter, which one
+    thread has at a time: once as it comes back, and once more each time that a thread which came
+    later has been quicker. If the board woke each thread with each of the others, all of them
+    together would sleep some thousand times."""
     sleepers = each_for_its_own(board)
     slept = asleep(sleepers)
     board.row(2).raise_to(APPENDED, THREADS)

@@ -1,4 +1,4 @@
-"""How a Java sink reacts to odd input, and how ours does: the same, or differently on purpose.
+"""The reactions of a Java sink to odd input, and ours: the same, or different on purpose.
 
 Each case of the recording is fed to our core as an acceptor of host 1. `JAVA_DIFFERS` names every
 case in which ours does something else, what Java does, and why ours does not. Numbers in brackets
@@ -30,7 +30,7 @@ BEAT = ["cid", "heartbeat"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """What our side does in a case.
+    """The reaction of our side to a case.
 
     Args:
         closes: the peer's error; None when the connection stays open.
@@ -155,7 +155,7 @@ class Acceptor(Side):
 
 
 def held_before(case: dict[str, Any]) -> list[bytes]:
-    """What the shared queue of the recording held when the case began, as far as it shows."""
+    """The excerpts that the recording's shared queue held before the case, as far as it shows."""
     for message in decoded(b"".join(bytes.fromhex(each) for each in case["received"])):
         if "handler" in message and message["handler"][0] == "SourceReplicationHandler":
             wanted = message["handler"][1]["nextIndexRequired"]

@@ -34,7 +34,7 @@ OF_THREE = frozenset({2, 3, 4})
         ("from=all hosts=2+3+4", 60),
         ("from=all hosts=2+3", 80),
         ("from=all hosts=2+5", -1),  # never seen, and counted
-        ("from=all", -1),  # nobody knows which are all
+        ("from=all", -1),  # the policy names no hosts: which are all is not known
         ("from=1 hosts=4", 60),
         ("level=synced from=any", 80),
         ("level=synced from=2", 50),

@@ -1,4 +1,4 @@
-"""What two sides say of themselves, in every pairing of versions, and how queues are named."""
+"""Two sides announce themselves, in every pairing of versions, and the names of their queues."""
 
 from typing import Any
 

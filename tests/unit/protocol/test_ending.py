@@ -101,7 +101,7 @@ def join(source_dials: bool = False) -> tuple[Ours, Ours, int]:
 
 
 def exchange(one: Ours, other: Ours) -> tuple[list[ev.Event], list[ev.Event]]:
-    """What each was told, after everything that both had to say."""
+    """The events of each side, after both have sent everything that they had to say."""
     told: tuple[list[ev.Event], list[ev.Event]] = ([], [])
     while one.connection.has_data_to_send or other.connection.has_data_to_send:
         told[1].extend(other.receive(one.connection.data_to_send()))

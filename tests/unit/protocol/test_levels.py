@@ -1,4 +1,4 @@
-"""What a sink says on the wire beyond the acknowledgement, and what its source takes of it."""
+"""The levels that a sink tells on the wire beyond the acknowledgement; its source takes some."""
 
 from typing import Any
 
@@ -153,7 +153,8 @@ def test_a_source_takes_what_was_acknowledged_or_there_before(name: str, which: 
 @pytest.mark.parametrize("name", ["syn", "apl"])
 @pytest.mark.parametrize("index", [5, 6, (1 << 63) - 1])
 def test_what_was_not_acknowledged_closes_the_connection(name: str, index: int) -> None:
-    """Whether it was sent or not."""
+    """A level of an excerpt that was not acknowledged closes the connection, whether the excerpt
+    was sent or not."""
     ours = source(held=5)
     batch = peer.batch(5, b"a", b"b")
     ours.connection.frame_excerpts(CID, batch, 0, 1, bytearray(1000), 0)

@@ -1,4 +1,4 @@
-"""What a sink and a source say of what they hold, on the wire, before anything moves."""
+"""A sink and a source tell each other on the wire what they hold, before any excerpt moves."""
 
 import math
 from typing import Any

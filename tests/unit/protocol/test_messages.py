@@ -93,7 +93,7 @@ def documents(stream: bytes) -> list[Reader]:
 
 
 def routing_of(stream: bytes) -> Routing:
-    """What one registration says, in one document or in two."""
+    """The csp, the cid and the handler of one registration, in one document or in two."""
     parts = [read_routing(reader) for reader in documents(stream)]
     return Routing(
         csp=next((part.csp for part in parts if part.csp is not None), None),

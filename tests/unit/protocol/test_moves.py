@@ -50,7 +50,7 @@ def stop(ours: Ours) -> None:
 
 
 def after(make: Make, *steps: Do) -> Make:
-    """What `make` makes, after some steps."""
+    """A maker of what `make` makes, after some steps."""
 
     def made() -> Ours:
         ours = make()

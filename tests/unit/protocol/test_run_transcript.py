@@ -49,7 +49,7 @@ def documents(direction: str) -> list[bytes]:
 
 
 def flights(direction: str) -> list[bytes]:
-    """What one side sent in one go, before the other side said more."""
+    """The bytes that one side sent in each go, before the other side said more."""
     return [
         b"".join(bytes.fromhex(each["hex"]) for each in group)
         for sender, group in groupby(ENTRIES, lambda each: each["dir"])

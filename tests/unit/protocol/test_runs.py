@@ -70,7 +70,7 @@ def test_a_run_that_lies_closes_the_connection(agreed: Ours) -> None:
 
 
 def test_longer_than_this_side_takes() -> None:
-    """What stands before it is taken, as it is of frames."""
+    """The excerpts before a payload that is too long are taken, as they are from frames."""
     ours = receiving(payload_max=10)
     ours.connection.receive_data(run(index(0), b"a", b"b", b"c" * 11, b"d"), 0)
     event = ours.connection.next_event()

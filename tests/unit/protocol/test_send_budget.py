@@ -1,4 +1,4 @@
-"""What the queues of one connection may have sent that is not acknowledged: bounded, and fair."""
+"""The queues of one connection fairly share a bound on what is sent and not acknowledged."""
 
 import tracemalloc
 from array import array

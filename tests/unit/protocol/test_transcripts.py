@@ -31,7 +31,7 @@ Cut = Callable[[bytes], Iterator[bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flight:
-    """What one side sent in one go, or an event (`sender` is empty, `kind` says which)."""
+    """The bytes of one side, sent in one go, or an event (`sender` is empty, `kind` says which)."""
 
     conn: int
     sender: str
@@ -108,7 +108,7 @@ TRANSCRIPTS = {name: load(name) for name in NAMES}
 
 
 def known_before(transcript: Transcript, next_index: int) -> dict[int, bytes]:
-    """What a queue of this next index holds, as far as the transcript tells."""
+    """The excerpts of a queue with this next index, as far as the transcript tells them."""
     if next_index == 0:
         return {}
     first = next_index - sequence_of(Index(next_index), SHIFT)

@@ -1,4 +1,4 @@
-"""What was sent and not acknowledged: counted exactly, and bounded."""
+"""The window: excerpts that were sent and not acknowledged are counted exactly, and bounded."""
 
 from array import array
 

@@ -1,4 +1,4 @@
-"""What a person declares to count as it is: lost closed store files, and what is unproved."""
+"""Lost closed store files and unproved excerpts, which a person declares to count as they are."""
 
 import errno
 import os
@@ -85,7 +85,7 @@ def test_nothing_is_changed_without_being_told(path: Path) -> None:
 
 
 def test_a_file_that_was_altered(path: Path) -> None:
-    """What it holds now is noted anew, and its chains are made anew."""
+    """The excerpts that the file holds now are noted anew, and its chains are made anew."""
     alter(path)
     with pytest.raises(QueueDamaged, match="altered"):
         look(path)

@@ -347,7 +347,8 @@ def written_over(file: Path) -> None:
 def test_a_file_that_an_older_one_was_written_over_is_not_written_on(
     path: Path, durability: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was acknowledged in it would be appended once more, behind a hole."""
+    """The appender refuses the file. Otherwise excerpts that were acknowledged in it would be
+    appended once more, behind a hole."""
     monkeypatch.setattr(appender_module, "LOOK_MS", 0)
     with Queue.open(path, create=layout(), durability=durability) as queue:
         for payload in (b"one", b"two"):

@@ -485,7 +485,7 @@ def test_a_reader_that_stands_before_a_lost_file_is_told(path: Path) -> None:
 
 
 def renoted(path: Path, tmp_path: Path) -> None:
-    """What another queue has noted takes the place of the notes."""
+    """Puts the notes of another queue in the place of this queue's notes."""
     look(tmp_path / "other")
     (tmp_path / "other" / CLOSED_FILE_NAME).replace(path / CLOSED_FILE_NAME)
 

@@ -137,7 +137,7 @@ def test_what_was_synced_is_never_given_up(path: Path) -> None:
 
 
 class Calls:
-    """What is made durable, in order."""
+    """The names of the files and directories that are synced, in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
@@ -292,7 +292,7 @@ def test_a_failed_sync_is_final_for_the_next_process(
 
 
 def test_what_a_failed_sync_leaves_of_a_mark(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it says of the disk was true."""
+    """The mark keeps its end and its doubtful range: both were true of the disk."""
     doubtful = range(noon_index(sequence=1), noon_index(sequence=2))
     with synced(path) as queue:
         queue.append_many([b"a", b"b", b"c"], now_ms=NOON_MS)

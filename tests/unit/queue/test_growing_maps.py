@@ -150,14 +150,14 @@ def test_where_addresses_are_limited_none_are_reserved(tmp_path: Path) -> None:
 
 
 def reserved_kib() -> int:
-    """How many addresses this process has."""
+    """The size of the address space of this process, in KiB."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmSize:")[2].split()[0])
 
 
 def read_ahead(path: Path) -> list[tuple[int, bool]]:
-    """What this process maps of a file, by pieces: from which byte on, and whether the system reads
-    ahead there."""
+    """The pieces of a file that this process maps: for each the byte where it begins, and whether
+    the system reads ahead there."""
     found, start = [], -1
     for line in Path("/proc/self/smaps").read_text().splitlines():
         words = line.split()

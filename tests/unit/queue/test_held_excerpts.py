@@ -1,4 +1,4 @@
-"""What is on the disk for certain, and what a power cut has torn."""
+"""Excerpts that are on the disk for certain, and excerpts that a power cut has torn."""
 
 import zlib
 from array import array

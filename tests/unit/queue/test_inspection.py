@@ -1,4 +1,4 @@
-"""What `inspect_queue` says of good queues, of queues that lag, and of damaged ones."""
+"""The answers of `inspect_queue` for good queues, for queues that lag, and for damaged ones."""
 
 import os
 import struct

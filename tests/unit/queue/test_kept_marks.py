@@ -35,7 +35,7 @@ def queue(path: Path) -> Iterator[Queue]:
 
 
 def kept(path: Path) -> dict[int, tuple[int, int]]:
-    """What another process finds: sent and acknowledged of each host."""
+    """The marks sent and acknowledged of each host, as another process finds them."""
     with Queue.open(path) as queue:
         found = queue.host_marks.load()
     return {

@@ -1,4 +1,4 @@
-"""What differs between copies, or within one, has the right name and place."""
+"""Differences between copies, or within one copy, have the right name and place."""
 
 import os
 import shutil

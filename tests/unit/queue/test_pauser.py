@@ -1,4 +1,4 @@
-"""How long a poll that found nothing is followed by what."""
+"""The pauses after polls that found nothing: spins, then yields, then longer and longer sleeps."""
 
 import time
 

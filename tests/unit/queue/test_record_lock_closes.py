@@ -25,7 +25,7 @@ from wire.header import HEADER_BYTES
 
 
 class Closes:
-    """How files of a queue were closed: with the guard or without."""
+    """Notes each close of a file of a queue: with the guard in `seen`, without it in `bare`."""
 
     def __init__(self, queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen, self.bare = list[str](), list[str]()
@@ -54,7 +54,7 @@ class Closes:
 def test_no_file_of_a_queue_is_closed_without_the_guard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where one is made, mended, or copied before a repair."""
+    """The guard is held where a queue is made or mended, and where it is copied before a repair."""
     closes = Closes(tmp_path / "q", monkeypatch)
     path, payloads = tmp_path / "q", [bytes([1 + n]) * 3000 for n in range(9)]
     with Queue.open_for_append(path, create=layout()) as queue:

@@ -1,4 +1,4 @@
-"""Which store files may go, why the rest stay, and what deleting leaves behind."""
+"""Retention: which store files may go, why the rest stay, and what deleting leaves behind."""
 
 import os
 from pathlib import Path
@@ -154,7 +154,8 @@ def test_replication_holds_what_is_not_acknowledged(path: Path, written: Excerpt
 
 
 def test_each_known_host_holds_what_it_has_not_acknowledged(path: Path, written: Excerpts) -> None:
-    """One that is asked, and has not yet acknowledged, holds all, whoever else there is."""
+    """A host that is asked to acknowledge, and has not done so yet, holds all cycles, whatever
+    other hosts there are."""
     cycles = cycles_of(path)
     with Queue.open(path) as queue:
         marks = queue.host_marks

@@ -1,4 +1,4 @@
-"""What has the name of a side file and is none keeps nobody waiting, and is named."""
+"""A pipe or the like under the name of a side file keeps no process waiting, and is named."""
 
 import os
 import resource

@@ -52,7 +52,7 @@ def lock_word(path: Path, key: str, holder: int) -> Iterator[None]:
 
 
 def wait_on(tailer: Tailer, clock: Clock, seconds: float = 2.0) -> Excerpts:
-    """What a tailer gives that is asked every 10 ms for some time."""
+    """The excerpts of a tailer that is asked every 10 ms for so many seconds."""
     found: Excerpts = []
     end = clock.now + seconds
     while clock.now < end:

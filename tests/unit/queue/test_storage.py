@@ -107,7 +107,8 @@ def test_a_broken_store_header_is_damage(
 
 
 def test_a_header_that_differs_from_one_that_was_read_is_parsed(store_path: Path) -> None:
-    """What is kept of a header only stands for others that are the same but for their longs."""
+    """A header that was kept stands for another one only if both are the same but for their
+    longs."""
     data = bytearray(store_path.read_bytes()[:4096])
     word = int.from_bytes(data[:HEADER_BYTES], "little")
 
@@ -344,7 +345,7 @@ def test_a_page_that_cannot_be_parsed_is_named(store_path: Path) -> None:
 
 
 def test_a_page_that_differs_from_one_that_was_read_is_parsed(store_path: Path) -> None:
-    """What is kept of a page only stands for others that begin the same."""
+    """A page that was kept stands for another one only if both begin the same."""
     store = StoreFile.open(store_path, 0, writable=False)
     assert store is not None
     page = store.mapping.words.load_8(store.header.pages)

@@ -1,4 +1,4 @@
-"""Where named tailers stand: what a source tells of it, and what a copy keeps."""
+"""The positions of named tailers, as a source tells them and as a copy keeps them."""
 
 from pathlib import Path
 

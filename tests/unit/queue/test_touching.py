@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 def resident_bytes(path: Path) -> int:
-    """How much of a file this process has in its page tables."""
+    """The number of bytes of a file that this process has in its page tables."""
     found, is_its = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(maxsplit=1)[0]:
@@ -171,7 +171,7 @@ def test_it_touches_and_allocates_what_it_is_told(tmp_path: Path) -> None:
 
 
 def touching() -> int:
-    """How many threads touch ahead; others of this process come and go."""
+    """The number of threads that touch ahead; other threads of this process come and go."""
     return [each.name for each in threading.enumerate()].count("touch-ahead")
 
 

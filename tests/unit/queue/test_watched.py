@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def resting(tailer: Tailer) -> WatchedWord:
-    """What is watched when there is nothing more to be read."""
+    """The word that a tailer watches when there is nothing more to be read."""
     assert tailer.next_batch() is None
     word = tailer.watched()
     assert word is not None
