@@ -1,4 +1,4 @@
-"""What a power cut may leave of a directory: page cache and disk as a model, recorded and replayed.
+"""A model of the page cache and the disk: records a writer, and replays what a power cut may leave.
 
     with recording(folder) as recorder:     the writer runs for real, on real files
         ..                                  after every store and sync the files are looked at
@@ -8,8 +8,8 @@
 Of every page of 4 KiB all versions are kept that it ever had. A sync makes the pages it asks for
 durable, and the file's size; a sync of a directory its names. A power cut leaves of each page the
 version that was durable, or any later one, independent of other pages; of a size and of the
-names likewise. What the model does not have: pages that tear, and disks that say they have written
-what they have not. The write position, the table store and the index pages are ordinary pages.
+names likewise. The model has no pages that tear, and no disks that say they have written what they
+have not. The write position, the table store and the index pages are ordinary pages.
 """
 
 import os
@@ -69,7 +69,7 @@ class History(Generic[T]):
         self._syncs.append(time)
 
     def possible(self, time: int) -> list[T]:
-        """What may be left of it: the durable version, then the later ones up to a time."""
+        """The values that may be left: the durable one, then the later ones up to a time."""
         synced = self._syncs[bisect_right(self._syncs, time) - 1]
         first = bisect_right(self._times, synced) - 1
         return self._values[first : bisect_right(self._times, time)]
@@ -167,7 +167,7 @@ class Recorder:
             assert not any(path.read_bytes()[_LOOKED_AT:]), f"look further into {path.name}"
 
     def state(self, rng: random.Random, time: int) -> State:
-        """What a power cut at this time may leave."""
+        """One state that a power cut at this time may leave."""
         if not rng.choice(self.there.possible(time)):
             return State(None)
         take = _taker(rng)

@@ -1,5 +1,5 @@
-"""What a policy calls safe, against the statement of it: so many of the hosts that count have the
-excerpt, at its level, whatever comes, goes, was never seen, is forged or absurd."""
+"""A policy calls an excerpt safe exactly when so many of the hosts that count have it, at the
+policy's level: whatever comes, goes, was never seen, is forged or absurd."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_more_hosts_call_no_more_safe(marks: Marks, hosts: frozenset[int], level
 
 
 def has_it(leading: Leading, policy: AckPolicy, index: int) -> bool:
-    """Whether a wait calls it safe; it looks once."""
+    """True when a wait, which looks once, calls the index safe."""
     once = replace(policy, timeout_seconds=0, on_timeout=OnTimeout.WARN)
     return leading.wait(index, once) is AckOutcome.ACKED
 
@@ -113,8 +113,8 @@ def has_it(leading: Leading, policy: AckPolicy, index: int) -> bool:
 def test_a_wait_and_the_index_agree(
     policy: AckPolicy, said: list[tuple[bool, int, AckLevel, int]]
 ) -> None:
-    """Whatever was raised and lowered, at whichever level first; what nobody waits for is safe
-    up to the end of the queue."""
+    """A wait and the commit index agree, whatever marks were raised and lowered, at whichever level
+    first. A policy that waits for no host calls all safe up to the end of the queue."""
     board = AckBell().board("q")
     leading = Leading("q", Path(), board, policy)
     for is_raised, host, level, index in said:

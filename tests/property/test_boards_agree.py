@@ -34,14 +34,14 @@ WANTED: Final = st.tuples(
 
 
 def refusal(act: Callable[[], object]) -> str:
-    """What is said against it."""
+    """The text of the error that refuses the call."""
     with pytest.raises(ValueError, match="expected") as error:
         act()
     return str(error.value)
 
 
 def has_rung(bell: LoopBell) -> bool:
-    """Whether it has, since the last time that this was asked."""
+    """True when the bell has rung since the last call of this function."""
     rung = is_readable(bell.fileno())
     bell.clear()
     return rung
@@ -59,7 +59,7 @@ class Boards(RuleBasedStateMachine):
         self.claims: list[tuple[MarkRow, MarkRow]] = []  # also those that are over
 
     def both(self, ask: Callable[[MarkBoard], Any]) -> Any:
-        """What both of them answer."""
+        """The answer of both boards, which must be the same."""
         answers = [ask(board) for board in self.boards]
         assert answers[0] == answers[1]
         return answers[0]

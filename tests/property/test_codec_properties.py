@@ -1,5 +1,5 @@
-"""What is written is read back, by every reader, in every variant; and no bytes cause another error
-than WireError."""
+"""Every reader reads back what is written, in every variant. No bytes cause another error than
+WireError."""
 
 import array
 import datetime

@@ -21,7 +21,7 @@ PIECES = (
 
 
 def problem_of(data: bytes) -> str | None:
-    """What is wrong with it, by any of its hosts; None where nothing is."""
+    """The error of a configuration, as any of its hosts has it; None where there is no error."""
     try:
         config = read_cluster(data, "c.yaml")
         process = in_effect(config, {}, {})

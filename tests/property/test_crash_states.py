@@ -55,7 +55,7 @@ SIZES = (0, 9, 40, 700, 1500, 3000, 9000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """How a queue is written.
+    """A way to write a queue.
 
     Args:
         every: one append in so many is synced, by another writer than the rest.
@@ -81,7 +81,7 @@ SCENARIOS = tuple(
 
 @dataclass(slots=True)
 class Written:
-    """What was appended in a recorded run, and from when on how much of it was promised to stay."""
+    """The excerpts of a recorded run, and from when on how many of them were promised to stay."""
 
     recorder: Recorder
     excerpts: Excerpts = field(default_factory=list)
@@ -149,7 +149,7 @@ class Checker:
             raise BrokenPromiseError(f"an appender could not go on: {error}") from error
 
     def _check_appender(self, path: Path, promised: int) -> None:
-        """What is found once an appender, of either kind in turn, was opened and has gone on."""
+        """Checks the queue once an appender, of either kind in turn, was opened and has gone on."""
         durability = (Durability.NONE, Durability.SYNCED)[self.seen["states"] % 2]
         with Queue.open(path, create=LAYOUT, durability=durability) as queue:
             appender = queue.appender()
@@ -163,7 +163,7 @@ class Checker:
         self._check_found(found[:-3], promised)
 
     def _check_reader(self, path: Path, promised: int) -> None:
-        """What a reader finds before anything is repaired; it stops early rather than guess."""
+        """Checks what a reader finds before any repair; it stops early rather than guess."""
         found: Excerpts = []
         try:
             with Queue.open(path) as queue:
@@ -212,7 +212,7 @@ def boots(monkeypatch: pytest.MonkeyPatch) -> Boots:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Where states are laid: in memory if that can be had, since each is opened with real syncs."""
+    """The folder for states: in memory if possible, since each state is opened with real syncs."""
     in_memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=in_memory if in_memory.is_dir() else tmp_path) as made:
         yield Path(made)

@@ -2,8 +2,8 @@
 
 The judge is a walk over the documents written from the format alone (`tests.support.damage`). Where
 it finds other excerpts, `verify` names exactly those indexes, first the first, and the byte. Where
-it finds the same, a change that `verify` says nothing of lies where nobody's excerpts, and no mark
-of them, can be: in gaps, in an application's meta-data, behind the end, or in the values and spare
+it finds the same, a change that `verify` says nothing of lies where no excerpt, and no mark
+of one, can be: in gaps, in an application's meta-data, behind the end, or in the values and spare
 room of the table store; and readers read what they read before.
 """
 
@@ -148,7 +148,7 @@ def check(fixture: Fixture, name: str, files: dict[str, bytes]) -> None:
 def refused(
     compare: Callable[[list[Path]], Iterator[Outcome]], paths: list[Path]
 ) -> tuple[QueueError | None, list[Outcome]]:
-    """What a comparison gives; the error where one of them is no queue."""
+    """The outcomes of a comparison; the error where one of the paths is no queue."""
     try:
         return None, list(compare(paths))
     except QueueError as error:
@@ -166,7 +166,7 @@ def is_unusable(outcomes: list[Outcome]) -> bool:
 def check_file(
     file: str, first: int, was: bytes, now: bytes | None, outcomes: list[Outcome]
 ) -> None:
-    """What differs in one store file is named, all of it and nothing else."""
+    """Checks that all differences in one store file are named, and nothing else."""
     mine, theirs = held(was), held(now)
     if is_headless(file, outcomes):
         theirs = []

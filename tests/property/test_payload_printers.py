@@ -1,4 +1,4 @@
-"""What `--as yaml` prints of a payload, the other forms print as well: one value for all."""
+"""Each value of a payload that `--as yaml` prints is printed by the other forms as well."""
 
 import array
 import datetime

@@ -101,7 +101,7 @@ steps = st.one_of(
 
 
 def run(path: Path, name: str, schedule: list[Step]) -> list[object]:
-    """What each step gave or was refused with."""
+    """The result or the refusal of each step, and the next indexes of both appenders after it."""
     outcomes: list[object] = []
     with (
         Queue.open_for_append(path, create=layout(name)) as queue,

@@ -1,4 +1,4 @@
-"""What jobs on Spark decide, without Spark: cuts into tasks, comparisons, parts of an archive."""
+"""Decisions of Spark's jobs, without Spark: cuts into tasks, comparisons, parts of an archive."""
 
 import tempfile
 from collections import Counter

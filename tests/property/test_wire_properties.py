@@ -38,7 +38,7 @@ LENGTH_MAX = 1 << 16
 
 
 def parsed(construct: Construct, data: bytes) -> tuple[Any, int] | None:
-    """What the grammar makes of the bytes, and where it stops; None where it refuses them."""
+    """The value the grammar makes of the bytes, and where it stops; None where it refuses them."""
     whole = Struct("filler" / grammar.Fillers, "value" / construct, "end" / Tell)
     try:
         found = whole.parse(data)
@@ -197,7 +197,7 @@ FIELDS = Struct(
 
 
 def judged_fields(data: bytes) -> dict[str, tuple[int, int]] | None:
-    """Where the value of each name stands."""
+    """The start and end of the value of each name; None where the grammar refuses the bytes."""
     try:
         found = FIELDS.parse(data)
     except ConstructError:

@@ -1,4 +1,4 @@
-"""What `import cqrepl` offers, and what it loads."""
+"""The names that `import cqrepl` offers, and the modules that it loads."""
 
 import ast
 import sys

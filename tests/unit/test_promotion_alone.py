@@ -1,7 +1,7 @@
-"""One host at most begins an epoch, where nobody accepts a loss: whoever sees whom, and dies when;
-also while hosts read files that name other masters.
+"""At most one host begins an epoch while no operator accepts a loss: whichever hosts see each
+other, and whenever one dies; also while hosts read files that name other masters.
 
-A model of hosts, of which promotions each see some: what they plan is what `plan_promotion` says.
+The tests use a model of hosts, of which each promotion sees some. `plan_promotion` makes its plan.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ END = Index(5)
 
 @dataclass
 class Hosts:
-    """What each has promised, and holds."""
+    """The model hosts: what each one holds, and what it has promised."""
 
     count: int
     acks: int
@@ -205,10 +205,10 @@ def test_of_two_that_hand_over_by_file_one_at_most_leads_alone() -> None:
 
 
 def test_two_halves_with_two_files_do_not_both_lead() -> None:
-    """Who has read a newer one knows no later leader for that; nor does who has an older one know
-    that the next one has begun, which is among those it asks."""
+    """A host that has read a newer file knows of no later leader for that. A host that has an older
+    file does not know either that the next leader has begun, and it asks that leader too."""
     hosts = Hosts(4, acks=2)
-    hosts.reload(3, 2)  # and nobody has handed it over
+    hosts.reload(3, 2)  # and host 1 has not handed it over
     assert hosts.plan(3, {1, 3}).majority == 3
     assert not hosts.plan(4, {2, 4}).may_split
     hosts.reload(1, 2)
@@ -218,7 +218,7 @@ def test_two_halves_with_two_files_do_not_both_lead() -> None:
     assert hosts.plan(4, {2, 4}).may_split  # one of them knows of the next one, and one does not
     assert hosts.plan(3, {3, 4}).majority == 2  # both know only of the first one
     assert not hosts.plan(1, {1, 3}).may_split  # so does one, and that first one says otherwise
-    hosts.reload(2, 3)  # and nobody has taken it over
+    hosts.reload(2, 3)  # and host 3 has not taken it over
     assert hosts.plan(4, {2, 4}).may_split
 
 

@@ -1,4 +1,4 @@
-"""What it takes to lead a queue, decided from what the copies say."""
+"""The plan by which a host comes to lead a queue, decided from what the copies say."""
 
 from dataclasses import replace
 
@@ -50,7 +50,9 @@ def test_so_many_copies_have_to_promise_that_they_meet_whoever_had_it() -> None:
 
 
 def test_from_where_on_something_may_be_lost() -> None:
-    """Where all that was begun is held here, from where the new one begins: else from before."""
+    """A loss is told from the start of the new epoch on if a copy here holds excerpts of the latest
+    epoch that was promised before. Otherwise it is told from an earlier start on: that of the last
+    epoch that a copy here holds excerpts of."""
     assert plan(2, h2=at(7, ONE)).lost_from == 7
     assert plan(2, h2=at(7, ONE, promised=3)).lost_from == ONE.start
     begun = {2: at(7, ONE, promised=2)}  # of the epoch that is to begin itself
@@ -95,7 +97,7 @@ def test_a_later_epoch_goes_before_a_longer_copy() -> None:
 
 
 def test_what_may_be_lost_is_the_same_once_the_copies_have_promised() -> None:
-    """What they have promised meanwhile is this epoch."""
+    """The plan stays the same: the epoch that the copies have promised meanwhile is its own."""
     before = {2: at(5, ONE), 3: at(7, ONE)}
     after = {host: at(each.next_index, ONE, promised=2) for host, each in before.items()}
     planned = plan_promotion("q", 2, HOSTS, before, master=1, acks=1)
@@ -141,7 +143,8 @@ def test_one_that_has_heard_of_a_promise_to_another_leads_no_more() -> None:
 
 
 def test_one_that_leads_where_that_epoch_was_promised_otherwise_may_lead_once_more() -> None:
-    """Both had accepted a loss, and the other one has not begun: else it would follow nobody."""
+    """Host 2 leads epoch 1, and host 3 has promised that epoch to itself: both had accepted a loss.
+    Host 3 has not begun. If host 2 could not lead once more, host 3 would follow no host."""
     leads = at(6, ONE, is_source=True)
     other = replace(leads, epochs=Epochs(promised=1, promised_to=3), is_source=False)
     made = plan(2, h2=leads, h3=other, h4=at(6, ONE))
@@ -150,7 +153,7 @@ def test_one_that_leads_where_that_epoch_was_promised_otherwise_may_lead_once_mo
 
 
 def test_an_empty_copy_says_so() -> None:
-    """What it is to lead with comes from elsewhere, or is nothing at all."""
+    """The lines tell if a host with an empty copy leads with another copy's excerpts or none."""
     filled = "\n".join(plan(2, h2=at(0), h3=at(7)).lines(is_done=False))
     assert "host 2 has nothing of it: all comes from host 3" in filled
     empty = plan(2, h1=at(0, is_source=True), h2=at(0)).lines(is_done=True)[0]
@@ -207,7 +210,7 @@ def test_what_may_be_torn_is_not_taken_where_another_copy_has_some_of_it_whole()
 
 
 def test_what_does_not_follow_on_what_the_new_leader_has_is_not_taken() -> None:
-    """Where one of the two chains is not known, nobody can tell."""
+    """No difference is told where one of the two chains is not known."""
     lacks, torn_lacks, whole = at(7), torn(7, 4), at(9)
     for own, other, why in (
         (lacks, torn(9, 3), "may have torn what host 1 has from 0x3 on, and host 2 has some of it"),
@@ -246,7 +249,7 @@ def test_without_epochs_nothing_that_answers_is_left_behind(
     assert not made.quarantined
     assert (made.returned is None) == (ends[to] == made.start)
     assert {*made.fenced, *made.unreached, to} == HOSTS
-    # any set of copies that a write waited for has somebody among those that promise
+    # any set of copies that a write waited for has a copy among those that promise
     assert made.may_lose == (1 not in ends and len(ends) + acks <= len(HOSTS) - 1)
     assert made.lines(is_done=True)
     assert made.fields()["start"]

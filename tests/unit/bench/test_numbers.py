@@ -1,4 +1,4 @@
-"""What is made of measured values: percentiles, medians, the words and numbers of tables."""
+"""Numbers made of measured values: percentiles, medians, the words and numbers of tables."""
 
 import os
 

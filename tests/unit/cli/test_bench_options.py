@@ -1,4 +1,4 @@
-"""What a user can get wrong with `cqrepl bench`: exit code 2, and a line that says what."""
+"""Mistakes of a user with `cqrepl bench`: exit code 2, and a line that names the mistake."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""What `cqrepl info` and `cqrepl verify` say of the epochs of a queue, and of a file that is no
-longer what was written."""
+"""`cqrepl info` and `cqrepl verify` show the epochs of a queue. They name a file of epochs that is
+no longer what was written."""
 
 import json
 from pathlib import Path

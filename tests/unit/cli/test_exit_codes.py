@@ -1,4 +1,4 @@
-"""Which exit code an error, an interruption, and queues that have stopped end a command with."""
+"""The exit codes of commands after an error, an interruption, and after queues have stopped."""
 
 from pathlib import Path
 

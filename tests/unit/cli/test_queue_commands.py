@@ -325,7 +325,7 @@ def test_verify_of_one_queue_finds_an_emptied_file_by_what_was_synced(
     queue = tmp_path / "a"
     fill(queue, "TEST4_DAILY", {0: 3, 1: 4})
     os.truncate(noon_path(queue, "TEST4_DAILY", ahead=1), 0)
-    # its creator may have died over it: nobody has lost anything
+    # its creator may have died over it: then no excerpt is lost
     assert invoke("verify", queue).exit_code == 0
     store_synced(queue, noon_index("TEST4_DAILY", ahead=1, sequence=4))
     result = invoke("verify", queue)

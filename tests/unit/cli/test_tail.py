@@ -37,7 +37,7 @@ def kinds(tmp_path: Path) -> Path:
 
 
 def texts(result: Result) -> list[str]:
-    """What stands behind the index of each line."""
+    """The text behind the index of each line."""
     assert result.exit_code == 0, result.stderr
     return [line.split("  ", 1)[1] for line in result.stdout.splitlines()]
 

@@ -49,7 +49,7 @@ def unset_slots(path: Path, name: str = "FAST_DAILY") -> None:
 
 
 def padded(length: int) -> int:
-    """What an excerpt takes: of a change within the padding, no position tells."""
+    """The length of an excerpt with its padding: no position tells of a change within that."""
     return (length + 3) & ~3
 
 
@@ -60,7 +60,7 @@ def change_length(file: Path, header: int, length: int) -> None:
 
 
 def given_before_damage(path: Path, index: int = 0, count_max: int | None = None) -> Excerpts:
-    """What a tailer gives before it reports damage, which it has to."""
+    """The excerpts that a tailer gives before it reports damage. It must report damage."""
     given: Excerpts = []
     with Queue.open(path) as queue, pytest.raises(QueueDamaged) as raised:
         given.extend(excerpts_of(queue.tailer(index), count_max))
@@ -69,7 +69,7 @@ def given_before_damage(path: Path, index: int = 0, count_max: int | None = None
 
 
 def excerpts_of(tailer: Tailer, count_max: int | None) -> Iterator[tuple[int, bytes]]:
-    """What a tailer gives, one by one or in batches."""
+    """The excerpts that a tailer gives, one by one or in batches."""
     if count_max is None:
         yield from ((excerpt.index, bytes(excerpt)) for excerpt in tailer)
         return

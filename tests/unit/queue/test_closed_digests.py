@@ -161,7 +161,7 @@ def test_what_was_altered_since_is_not_noted(path: Path) -> None:
 
 
 def forge(path: Path) -> None:
-    """Another SHA-256 is noted of the first cycle, as if somebody had made one chain of two."""
+    """Notes another SHA-256 of the first cycle, as if a forger had made two files of one chain."""
     closed = ClosedCycles(path)
     record = min(closed.load().values())
     closed.note_digest(record._replace(sha256=bytes(32)))

@@ -1,4 +1,4 @@
-"""What dead writers leave, and files made ahead of time, and what the next writer does with it."""
+"""The next writer meets what dead writers leave, and files that were made ahead of time."""
 
 from pathlib import Path
 

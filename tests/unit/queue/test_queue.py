@@ -372,7 +372,7 @@ def test_leaving_by_an_error_closes_too(path: Path) -> None:
 
 
 def test_the_last_excerpt_before_an_index(path: Path) -> None:
-    """What begins a cycle stands behind the last excerpt of an earlier one, not behind a number."""
+    """A cycle's first index stands behind the last excerpt of an earlier cycle, not a number."""
     written = fill(path, "FAST_DAILY", {0: 3, 2: 2})
     with Queue.open(path) as queue:
         for index, expected in [

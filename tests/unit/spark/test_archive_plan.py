@@ -1,4 +1,4 @@
-"""What a run archives, what it compares first, and that two runs are not busy at once."""
+"""The cycles that a run archives, and those that it compares first; a second run is kept out."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a driver keeps of each cycle, as far as it plans: a few numbers, however many cycles."""
+"""A driver keeps a few numbers of each cycle that it plans, however many cycles there are."""
 
 import shutil
 import tracemalloc

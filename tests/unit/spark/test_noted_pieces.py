@@ -1,4 +1,4 @@
-"""What is read of a closed cycle is held against what replication has noted, whole or in parts."""
+"""Excerpts read of a closed cycle are held against the notes of replication, whole or in parts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ PARTS = [(0, BLOCK_EXCERPTS), (BLOCK_EXCERPTS, COUNT - 3), (COUNT - 3, COUNT)]
 
 
 def refused(path: Path, parts: list[tuple[int, int]]) -> list[int]:
-    """Which parts cannot be read as they were; all others are read whole."""
+    """The numbers of the parts that cannot be read as they were; all others are read whole."""
     found = []
     with Queue.open(path) as queue:
         for nth, (begin, end) in enumerate(parts):
@@ -109,7 +109,8 @@ def test_what_cannot_be_read_before_a_part_says_nothing_of_it(path: Path) -> Non
 
 
 def test_what_is_altered_before_a_part_is_told(path: Path) -> None:
-    """What lies behind the next place is held against what is noted there."""
+    """The doubt ends at the next noted place. Excerpts behind that place are held against what is
+    noted there."""
     begin = BLOCK_EXCERPTS + 1024
     flip_byte(path / "20231114F.cq4", payload(BLOCK_EXCERPTS + 5), 20)
     doubt = checked(path, begin)

@@ -1,4 +1,4 @@
-"""What a statement of SQL does with tables, without Spark."""
+"""The effects of a statement of SQL on tables, told without Spark."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a job has made is on the disk when it says so: each file, and each name on the way to it."""
+"""A job says that it is done only when all is on the disk: each file, and each name on the way."""
 
 import os
 from pathlib import Path

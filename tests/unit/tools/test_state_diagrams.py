@@ -1,4 +1,4 @@
-"""What `docs/protocol.md` shows is what the code does: tables of states, bytes and limits."""
+"""The tables of states, bytes and limits in `docs/protocol.md` show what the code does."""
 
 import re
 from collections.abc import Callable

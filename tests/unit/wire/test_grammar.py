@@ -57,7 +57,7 @@ def test_every_code_has_one_place_in_the_tables() -> None:
 
 
 def calls_excepted(vector: Vector) -> str | None:
-    """Why the grammar does not build the vector, if it does not."""
+    """The reason why the grammar does not build the vector; None when it does."""
     key = calls_key(vector)
     if key is None:
         return "without calls: bytes that no writer makes, or of a real file"
@@ -145,7 +145,7 @@ OPENED_MAX = 4096
 
 
 def compared(body: bytes, is_built: bool) -> str:
-    """How the comparison went."""
+    """The outcome of the comparison."""
     if len(body) > OPENED_MAX:
         assert Fields.build(Fields.parse(body)) == body
         return "long: only with its blocks closed, construct is slow"

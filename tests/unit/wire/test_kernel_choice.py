@@ -1,4 +1,4 @@
-"""Which kernel is used: CQREPL_KERNEL, what is installed, and whether it fits."""
+"""The choice of the kernel: by CQREPL_KERNEL, by what is installed, and by whether it fits."""
 
 import sys
 from importlib.machinery import PathFinder

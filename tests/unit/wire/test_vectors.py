@@ -76,7 +76,7 @@ def test_calls_give_the_bytes(file: str) -> None:
 
 
 class Question(NamedTuple):
-    """What was asked of which bytes, and Java's answer."""
+    """The bytes that Java was asked about, the method that was called, and Java's answer."""
 
     data: bytes
     method: str
@@ -93,7 +93,7 @@ class Question(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """What is in the block that stands first; nothing where none does."""
+        """The content of the block that stands first; nothing where none does."""
         if not self.data or self.data[0] not in BLOCK_LENGTH:
             return b""
         return self.data[1 + struct.calcsize(BLOCK_LENGTH[self.data[0]]) :]
@@ -109,7 +109,7 @@ class Question(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Where we answer otherwise than Java, and why."""
+    """A kind of question that we answer otherwise than Java, and the reason."""
 
     reason: str
     applies: Callable[[Question], bool]
