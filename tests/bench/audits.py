@@ -1,4 +1,4 @@
-"""What reading behind the stream takes of a core while a sink catches up, and when it is done.
+"""The share of a core that reading behind the stream takes during a catch-up, and when it ends.
 
     python -m tests.bench.audits [--cycles 10] [--count 12000000] [--size 256] [--rounds 3]
 

@@ -1,4 +1,4 @@
-"""What hosts that `cqrepl run` runs from one file of a cluster cost.
+"""The cost of hosts that `cqrepl run` runs from one file of a cluster.
 
     python -m tests.bench.clusterhosts [--queues 1000] [--mesh 10] [--seconds 30]
 

@@ -1,4 +1,4 @@
-"""How long `cqrepl tail -n 10` and `cqrepl info` take on small and on large queues.
+"""The time that `cqrepl tail -n 10` and `cqrepl info` take on small and on large queues.
 
     python -m tests.bench.commands [--rounds 7] [--cycles 100] [--counts 1000,100000]
 

@@ -1,4 +1,4 @@
-"""Whether one queue on a full disk takes anything from nine good ones on the same connection.
+"""The rate of nine good queues beside one on a full disk, all of them on the same connection.
 
     python -m tests.bench.failing_disk [--count 1000000] [--size 64] [--rounds 5] [--kernel native]
 

@@ -1,4 +1,4 @@
-"""What a source with many queues and many peers costs while nothing comes.
+"""The cost of a source with many queues and many peers while nothing comes.
 
     python -m tests.bench.fullhost [--queues 1000] [--peers 20] [--seconds 30]
 

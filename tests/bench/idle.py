@@ -1,4 +1,4 @@
-"""What a source and its sinks cost while nothing comes, and how soon they take the next excerpt.
+"""The cost of a source and its sinks while nothing comes, and how soon they take the next one.
 
     python -m tests.bench.idle [--seconds 20] [--kernels native,python] [--queues 1,30]
                                [--sinks 1,3] [--pauser balanced] [--delays 50] [--empty]

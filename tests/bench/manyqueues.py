@@ -1,4 +1,4 @@
-"""What a source and a sink with many queues cost at rest, and how long they take to start.
+"""The cost of a source and a sink with many queues at rest, and the time that they take to start.
 
     python -m tests.bench.manyqueues [--queues 1000] [--seconds 60] [--rounds 3] [--closed 1]
                                      [--against PYTHON]

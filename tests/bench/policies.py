@@ -1,4 +1,4 @@
-"""What a policy costs the live path: the one-way delay with each, beside the delay with none.
+"""The cost of policies to the live path: the one-way delay with each, beside that with none.
 
     python -m tests.bench.policies [--count 6000] [--gap-us 500] [--rounds 5] [--pauser busy]
                                    [--size 64]

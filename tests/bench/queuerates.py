@@ -1,4 +1,4 @@
-"""Whether many queues on one connection are together as fast as one.
+"""The rate of many queues on one connection together, beside the rate of one.
 
     python -m tests.bench.queuerates [--queues 1,10,100,1000] [--count 4000000] [--size 256]
                                      [--rounds 5] [--against PYTHON]

@@ -1,4 +1,4 @@
-"""What a cycle costs before an excerpt is read: planning, and audits that read nothing.
+"""The cost of a cycle before an excerpt is read: planning, and audits that read nothing.
 
     python -m tests.bench.spark_cycles [--rounds 3] [--cycles 1000,4000,16000] [--audited 1000]
 
@@ -83,7 +83,7 @@ def note_chains(path: Path) -> None:
 
 
 def plans(path: Path) -> dict[str, Callable[[], object]]:
-    """What is measured of one queue without Spark."""
+    """The steps that are measured of one queue without Spark, by name."""
 
     def read() -> None:
         with Queue.open(path) as queue:

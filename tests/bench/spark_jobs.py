@@ -61,7 +61,7 @@ def filled(frame: DataFrame, out: Path, payload: str | None) -> None:
 def jobs(
     spark: SparkSession, folder: Path, count: int
 ) -> dict[str, tuple[int, Callable[[], object]]]:
-    """What is measured, and how many excerpts it treats."""
+    """The jobs that are measured, each with the number of excerpts that it treats."""
     queue, plain, table = folder / "queue", folder / "plain", folder / "table"
     spark.read.format("chronicle").option("columns", "index,payload").load(
         str(queue)

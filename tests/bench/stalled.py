@@ -1,4 +1,4 @@
-"""What peers that read nothing, or slowly, cost a source and its other sinks.
+"""The cost of peers that read nothing, or slowly, to a source and its other sinks.
 
     python -m tests.bench.stalled [--stalled 1] [--slow BYTES] [--count 4000000] [--size 256]
                                   [--rounds 5]

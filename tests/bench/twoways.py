@@ -44,7 +44,7 @@ IDS = (1, 2)
 
 
 def queue_of(folder: Path, host_id: int) -> Path:
-    """What a host streams."""
+    """The queue that a host streams."""
     return folder / f"queue-{host_id}"
 
 
@@ -54,7 +54,7 @@ def copy_of(folder: Path, host_id: int) -> Path:
 
 
 def log_of(folder: Path, host_id: int) -> Path:
-    """Where the other one notes when it has appended what."""
+    """The log in which the host with the copy notes when it has appended which excerpt."""
     return folder / f"log-{host_id}"
 
 

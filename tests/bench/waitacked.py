@@ -1,4 +1,4 @@
-"""How long a plain thread waits for an acknowledgement, beside twice the one-way delay.
+"""The time that a plain thread waits for an acknowledgement, beside twice the one-way delay.
 
     python -m tests.bench.waitacked [--queues 1,100] [--count 2000] [--gap-us 500] [--rounds 5]
                                     [--pauser balanced] [--size 64] [--level appended]
@@ -63,7 +63,7 @@ SKIPPED_SHARE = 4
 
 @dataclass(frozen=True)
 class Asked:
-    """What a round is to be like."""
+    """The parameters of a round."""
 
     size: int
     count: int
@@ -187,7 +187,7 @@ def percentiles_of(
 def applied_waits(
     folder: Path, *, size: int, count: int, gap_us: float, pauser: str = "balanced"
 ) -> list[float]:
-    """What the waits at `applied` have taken, in microseconds and in order."""
+    """The durations of the waits at `applied`, in microseconds, the shortest first."""
     path = folder / "q"
     Queue.open(path, create="FAST_DAILY").close()
     waits = []

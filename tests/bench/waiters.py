@@ -1,4 +1,4 @@
-"""How many writes a second are safe where threads wait for their own, 64 of them against one.
+"""The number of safe writes a second where threads wait for their own, 64 of them against one.
 
     python -m tests.bench.waiters [--threads 1,64] [--levels appended,synced,applied] [--seconds 5]
                                   [--rounds 3] [--size 64] [--peers]
@@ -76,7 +76,7 @@ def safe_rate(
 
 
 def rates_of(level: str, arguments: argparse.Namespace) -> dict[str, Rate]:
-    """What is measured at a level."""
+    """The rates that are measured at a level, by the names of the systems."""
     size, seconds, pauser = arguments.size, arguments.seconds, arguments.pauser
     own = partial(own_rate, level, size=size, seconds=seconds, pauser=pauser)
     found: dict[str, Rate] = {"cqrepl": own}

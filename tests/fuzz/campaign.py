@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one target."""
+    """The result of fuzzing one target."""
 
     name: str
     executions: int
@@ -57,7 +57,8 @@ class Outcome:
 
 
 def run_all(names: Sequence[str], seconds: float, *, seed: int = 0) -> Iterator[Outcome]:
-    """What came of each target; together they take this long, and one to two seconds each to start.
+    """The result of each target; together they take this long, and one to two seconds each to
+    start.
 
     Args:
         seed: of the random numbers; 0 for new ones each time.

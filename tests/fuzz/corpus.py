@@ -35,14 +35,14 @@ def bodies() -> Iterator[bytes]:
 
 
 def texts() -> Iterator[bytes]:
-    """What is printed for the same."""
+    """The texts that are printed for the same documents."""
     for vector in _wire_vectors():
         if "text" in vector:
             yield vector["text"].encode()
 
 
 def sessions() -> Iterator[bytes]:
-    """What either side said on every recorded connection."""
+    """The bytes that either side sent on every recorded connection."""
     for path in sorted((_VECTORS / "network").glob("*.json")):
         said: dict[tuple[int, str], bytes] = {}
         if path.stem == "acceptor-behaviour":  # is told in another form
@@ -54,7 +54,7 @@ def sessions() -> Iterator[bytes]:
 
 
 def acceptor_cases() -> Iterator[bytes]:
-    """What was sent to a Java acceptor to see how it takes it."""
+    """The bytes that were sent to a Java acceptor to see how it takes them."""
     for case in json.loads((_VECTORS / "network" / "acceptor-behaviour.json").read_text()):
         yield b"".join(bytes.fromhex(document) for document in case["sent"])
 

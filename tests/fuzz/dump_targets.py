@@ -89,7 +89,7 @@ def store_any(data: bytes) -> None:
 
 
 def up_to_error(texts: Callable[[], Iterable[str]]) -> str:
-    """What was given before the input turned out to be damaged."""
+    """The text that was given before the input turned out to be damaged."""
     out: list[str] = []
     with only(WireError):
         out.extend(texts())
@@ -125,7 +125,7 @@ def packets_any(data: bytes) -> None:
 
 
 def _recorded(parts: list[bytes]) -> None:
-    """What a proxy records of these pieces is what is read: the first byte is the direction."""
+    """Checks that the pieces a proxy records are read again; the first byte is the direction."""
     file = io.BytesIO()
     recording = Recording(file)
     connection = RecordedConnection(recording, ("10.0.0.1", 1), ("fd00::2", 2), _TIME_NS)

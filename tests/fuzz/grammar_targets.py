@@ -62,7 +62,7 @@ def ready(stream: bytes, *, padding: bool) -> list[tuple[bool, bytes]]:
 
 
 def _check_content(body: bytes) -> None:
-    """What the grammar takes as fields is built again, up to the form of its lengths."""
+    """Checks that fields which the grammar takes are built again, up to the form of lengths."""
     try:
         parsed = grammar.Fields.parse(body)
     except (ConstructError, OverflowError):

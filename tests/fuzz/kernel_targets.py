@@ -70,7 +70,7 @@ def judged_excerpts(store: bytes) -> list[bytes]:
 
 
 def judged_stop(store: bytes, position: int) -> FindStop:
-    """Why there are no more, by the word that stands there."""
+    """The reason why no more excerpts follow, by the word that stands there."""
     assert position == align4(position)
     word = int.from_bytes(store[position : position + 4], "little")
     if position + 4 > len(store) or is_ready(word):

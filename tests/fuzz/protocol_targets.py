@@ -111,7 +111,7 @@ def against(sides: list[Make]) -> Run:
 
 
 def hear(make: Make, said: Iterator[bytes] | list[bytes]) -> tuple[Told, bool]:
-    """What our side is told by a stream, and whether that ends the connection."""
+    """The events that a stream tells our side, and whether that ends the connection."""
     victim = Witness(make())
     for piece in said:
         victim.feed(piece)
@@ -140,7 +140,7 @@ def cut(stream: bytes, size: int) -> Iterator[bytes]:
 
 
 def _conversations() -> list[bytes]:
-    """What good peers say to each kind of side."""
+    """The streams that good peers send to each kind of side."""
     shaped = register(CSP, CID, sink_handler(index(2), name=NAME))
     answer = register(CSP, CID, source_handler(index(7)))
     last = heartbeat() + terminator()

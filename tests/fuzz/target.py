@@ -1,4 +1,4 @@
-"""What a fuzzing target is, and the ways to cut its bytes into parts."""
+"""The form of a fuzzing target, and the ways to cut its bytes into parts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

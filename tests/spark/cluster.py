@@ -116,7 +116,7 @@ def _only_arrow(folder: Path) -> None:
 
 
 def namespaces_missing() -> str | None:
-    """Why no process can see other directories here than all others do; None when one can."""
+    """The reason why no process can see directories of its own here; None when one can."""
     if shutil.which("unshare") is None:
         return "no unshare on the path"
     done = subprocess.run(["unshare", "-m", "true"], capture_output=True, text=True, check=False)

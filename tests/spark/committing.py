@@ -50,7 +50,7 @@ def record_batches(rows: Excerpts, size: int = BATCH) -> list["pa.RecordBatch"]:
 
 
 def staged(folder: Path, rows: Excerpts, tasks: int = 3) -> list[StagedPart]:
-    """What so many tasks stage; they end in the middle of cycles."""
+    """The parts that so many tasks stage. A part ends in the middle of a cycle."""
     begin(folder)
     size = -(-len(rows) // tasks)
     return [
@@ -78,7 +78,7 @@ def named_batches(
 def many_staged(
     folder: Path, queues: QueueSet, rows: Mapping[str, Excerpts], tasks: int = 3
 ) -> list[Parts]:
-    """What so many tasks stage of several queues; they end in the middle of any."""
+    """The parts of several queues that so many tasks stage. A task ends in the middle of any."""
     begin(folder)
     given = [(name, *row) for name, some in rows.items() for row in some]
     size = max(1, -(-len(given) // tasks))

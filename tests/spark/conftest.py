@@ -44,7 +44,7 @@ def _no_process_is_left() -> Iterator[None]:
 
 
 def spark_missing() -> str | None:
-    """Why no session can be made here; None when one can."""
+    """The reason why no session can be made here; None when one can."""
     if find_spec("pyspark") is None:
         return "pyspark is not installed"
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:

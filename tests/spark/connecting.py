@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read(spark: "SparkSession", queue: Path) -> object:
-    """How many excerpts a frame and the table function find."""
+    """The number of excerpts that a frame finds, and the number that the table function finds."""
     sql = f"SELECT * FROM chronicle_range('{queue}', NULL, NULL)"
     frame = spark.read.format("chronicle").load(str(queue))
     return {"frame": frame.count(), "range": len(spark.sql(sql).collect())}
@@ -79,7 +79,7 @@ def jobs(spark: "SparkSession", queue: Path) -> object:
 
 
 def tables(spark: "SparkSession", queue: Path) -> object:
-    """What is said of tables that a `DROP` would delete with a queue."""
+    """The answers to statements about tables that a `DROP` would delete with a queue."""
     ask = spark.guards_queues._ask  # type: ignore[attr-defined]
     ask("CREATE TABLE elsewhere (index bigint) USING chronicle")  # by a program that registers less
     ask("CREATE TABLE moved (index bigint) USING chronicle")
@@ -124,7 +124,7 @@ def tables(spark: "SparkSession", queue: Path) -> object:
 
 
 def unregistered(spark: "SparkSession", queue: Path) -> list[str]:
-    """What a session is told that has not registered the source, as each of another language."""
+    """The errors in a session that has not registered the source, like each of another language."""
     builder: Any = type(spark).builder
     other = builder.remote(sys.argv[1]).create()
     return [

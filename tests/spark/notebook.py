@@ -31,12 +31,12 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
 
 
 def shown(cell: dict[str, Any]) -> str:
-    """What a cell has printed, as the notebook shows it."""
+    """The text that a cell has printed, as the notebook shows it."""
     return "".join("".join(output["text"]) for output in cell["outputs"])
 
 
 def run(path: Path) -> list[str]:
-    """What each code cell prints now."""
+    """The text that each code cell prints now."""
     with tempfile.TemporaryDirectory() as folder:
         cells, printed = Path(folder) / "cells.json", Path(folder) / "printed.json"
         cells.write_text(json.dumps(["".join(cell["source"]) for cell in code_cells(path)]))

@@ -113,7 +113,7 @@ JOBS: Final[Mapping[str, Callable[["SparkSession", Path], None]]] = {
 
 
 def on_cluster() -> dict[str, str]:
-    """What executors on this machine need, so that they are as the workers of a local session."""
+    """The settings by which executors on this machine are as the workers of a local session."""
     environment = {name: os.environ[name] for name in ("PYTHONPATH", VARIABLE)}
     return {
         "spark.driver.host": "127.0.0.1",

@@ -47,7 +47,7 @@ _OF_DRIVER, _OF_OTHERS = b"d", b"w"  # what a point adds to the file `count`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to happen. `at` counts from 1; 0: nothing.
+    """The event that is to happen. `at` counts from 1; 0: nothing happens.
 
     Args:
         delay_ms: how long after the point, for what the kernel does without asking Python.
@@ -61,7 +61,7 @@ class Plan:
 
 
 def environment(root: Path) -> Mapping[str, str]:
-    """What a driver needs around it so that the points of jobs below this folder are counted."""
+    """The environment by which a driver has the points of jobs below this folder counted."""
     tree = Path(__file__).parents[2]
     paths = [str(Path(__file__).with_name("atstart")), str(tree), os.environ.get("PYTHONPATH", "")]
     return {VARIABLE: str(root), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -77,7 +77,7 @@ def set_plan(folder: Path, plan: Plan) -> None:
 
 
 def counted(folder: Path, *, of_driver: bool = True) -> int:
-    """How many points of a job there were since its plan was made.
+    """The number of points of a job since its plan was made.
 
     Args:
         of_driver: those of the driver's own process count as well.

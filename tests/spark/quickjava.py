@@ -1,4 +1,4 @@
-"""What has a Java process of Spark start with less: most of a test's time goes into that.
+"""Options by which a Java process of Spark starts with less: most of a test's time goes into that.
 
 A session that runs a few small jobs loads some ten thousand classes, once. Their bytes are Spark's
 own and are not proved sound again, nothing is compiled a second time for speed, and no threads

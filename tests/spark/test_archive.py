@@ -1,4 +1,4 @@
-"""What was archived comes back index for index, in files that Java reads."""
+"""Archived excerpts come back index for index, in files that Java reads."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def restored(
 
 
 def jobs_of(spark: "SparkSession", work: Callable[..., tuple[int, ...]], *arguments: object) -> int:
-    """How many jobs of Spark it takes to make all three cycles."""
+    """The number of Spark's jobs that it takes to make all three cycles."""
     context = spark.sparkContext
     context.setJobGroup(str(arguments[1]), "counted")
     try:
@@ -120,7 +120,7 @@ def test_again_takes_only_what_is_new(spark: "SparkSession", tmp_path: Path) -> 
 
 
 def test_an_older_backup_in_place_of_the_queue(spark: "SparkSession", tmp_path: Path) -> None:
-    """What was archived is not given up for less, nor for other bytes, but by order."""
+    """A run does not give up archived excerpts for fewer, nor for other bytes, without an order."""
     queue, out = make_queue(tmp_path / "queue", (700, 5)), tmp_path / "out"
     archived(spark, queue, out)
     before = sorted(out.rglob("*.parquet"))
@@ -273,7 +273,7 @@ def test_the_commands(spark: "SparkSession", queue: Path, tmp_path: Path) -> Non
 def test_what_replication_has_noted_is_held_against_what_is_archived(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """A byte that the disk has changed, and nobody wrote: the digests would be right of it."""
+    """A run refuses a byte that the disk has changed. Digests of the archive alone would fit it."""
     queue = make_queue(tmp_path / "queue", (300, 150_000, 20))
     note_chains(queue)
     store = sorted(queue.glob("*.cq4"))[1]

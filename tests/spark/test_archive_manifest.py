@@ -34,7 +34,7 @@ def out(queue: Path, tmp_path: Path) -> Path:
 
 
 def manifest_of(out: Path) -> Any:
-    """What a manifest says, but for the states of store files, which no part tells."""
+    """A manifest without what no part tells: the states of store files, and the identity."""
     found = json.loads((out / "_manifest.json").read_text())
     for cycle in found["cycles"]:
         cycle["state"] = None
@@ -114,7 +114,7 @@ def test_without_a_queue_a_roll_cycle_says_enough(
 
 
 def test_cycles_that_are_not_there_are_named(queue: Path, out: Path) -> None:
-    """Those that the queue has had, and those that nobody knows anything of."""
+    """The command names missing cycles that the queue has had, and those it knows nothing of."""
     for nth in range(4):
         note_closed(queue, Cycle(CYCLE + nth))
     (out / "_manifest.json").unlink()

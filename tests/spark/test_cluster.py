@@ -36,9 +36,10 @@ def spark_command(*words: object) -> "subprocess.CompletedProcess[str]":
 
 
 def test_executors_that_see_other_directories_at_the_same_path_are_refused(tmp_path: Path) -> None:
-    """Each worker has a directory of its own where the driver has the copy: a sound one, while the
-    driver's has an excerpt altered. All would be told the same. And what such a worker writes there
-    nobody else would see."""
+    """Executors are refused that see another directory than the driver at the same path. Each
+    worker here has a directory of its own where the driver has the copy: a sound one, while the
+    driver's copy has an excerpt altered. Otherwise an audit would find all the same, and no other
+    process would see what such a worker writes there."""
     reason = spark_missing() or namespaces_missing() or (None if BARE.exists() else f"no {BARE}")
     if reason is not None:
         require("spark", reason)
@@ -99,7 +100,7 @@ with session(session_settings(settings), "several"):
 
 
 def several(running: Cluster, *commands: list[str]) -> list[str]:
-    """What the commands print, each run in turn on the cluster, and their exit codes."""
+    """The lines that the commands print, each run in turn on the cluster, and their exit codes."""
     conf = [word.removeprefix("--conf=") for word in running.options if "--conf=" in word]
     settings = {"master": running.master, "conf": conf, "ship": True, "verbose": False}
     words = [sys.executable, "-c", SEVERAL, json.dumps([settings, commands])]

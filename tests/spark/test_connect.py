@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the server is."""
+    """The address of a server that runs for the tests of this module."""
     reason = spark_missing()
     if reason is None and find_spec("grpc") is None:
         reason = "what pyspark[connect] asks for is not installed"
@@ -32,7 +32,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def told(url: str, *words: str | Path) -> list[Any]:
-    """What a client says of some things that it does with queues."""
+    """The results that a client prints of some things that it does with queues."""
     client = [sys.executable, "-W", "ignore", "-m", "tests.spark.connecting", url]
     environment = {key: value for key, value in os.environ.items() if "SPARK" not in key}
     tree = Path(__file__).parents[2]

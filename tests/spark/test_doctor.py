@@ -1,4 +1,4 @@
-"""What is missing is told in one line, and how to get it."""
+"""The commands tell in one line what is missing, and how to get it."""
 
 import json
 import os

@@ -46,7 +46,7 @@ def archive(spark: "SparkSession", queue: Path, tmp_path_factory: pytest.TempPat
 
 
 def made(job: str, archive: Path, queue: Path, target: Path) -> Result:
-    """What the command says that makes a queue again, in parts of one block."""
+    """The result of the command that makes a queue again, in parts of one block."""
     wanted = [str(archive), str(target)] if job == "restore" else [str(queue), "--to", str(target)]
     return CliRunner().invoke(cli, ["spark", job, *wanted, "--part-size", "1"])
 

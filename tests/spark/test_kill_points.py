@@ -70,7 +70,7 @@ class Driver:
         self.process.stdin.flush()
 
     def ended(self) -> str | None:
-        """What the job said at its end; None: nothing was wrong."""
+        """The error that the job said at its end; None: nothing was wrong."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, (self.folder / "errors").read_text()[-2000:]
@@ -110,7 +110,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def have_ended(pids: Iterable[int]) -> bool:
-    """Whether none of these runs any more; of some a parent may not have taken note yet."""
+    """True when none of these processes runs any more. A zombie runs no more."""
     states = []
     for pid in pids:
         with suppress(OSError):
@@ -167,7 +167,7 @@ class Drivers:
         self._driver = None
 
     def total(self, job: str, what: str) -> int:
-        """How many points a job has where this can happen to it.
+        """The number of points at which this can happen to a job.
 
         One run, to which nothing happens, tells those of the driver and of workers.
         """
@@ -228,7 +228,7 @@ def drivers(folder: Path) -> Iterator[Drivers]:
 
 
 def fresh(folder: Path, job: str) -> Path:
-    """What a job works on, as it was at first."""
+    """A fresh copy of what a job works on, as it was at first."""
     work = folder / job / WORK
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(folder / "pristine", work)
@@ -313,7 +313,7 @@ CHECKS: dict[str, Callable[[Path], None]] = {
 }
 
 
-# what has points in tasks: those that make a manifest only read, by Arrow, which tells nobody
+# jobs with points in tasks: that of manifests only reads there, by Arrow, unseen by audit hooks
 IN_TASKS = [job for job in JOBS if job != "rebuild_manifest"]
 MADE = {"restore": "back", "rebuild": "new"}  # whose store files come whole, or not at all
 
@@ -347,7 +347,7 @@ def sweep_drivers(drivers: Drivers, other: Driver, jobs: Sequence[str], count: i
 
 
 def store_files(queue: Path) -> dict[str, bytes]:
-    """What stands in each store file of a queue, if it is there."""
+    """The contents of each store file of a queue, by name; none if the queue is not there."""
     return {path.name: path.read_bytes() for path in queue.glob("*.cq4")}
 
 
@@ -367,7 +367,7 @@ def sweep_workers(drivers: Drivers, job: str, count: int, what: str = "kill work
 
 
 def go_on(drivers: Drivers, jobs: Sequence[str]) -> None:
-    """What stands at a point does no longer."""
+    """Lets the jobs go on that stand at a point."""
     for job in jobs:
         (drivers.folder / job / "go").touch()
 

@@ -65,7 +65,7 @@ def test_batches_end_there(spark: "SparkSession", lost: tuple[Path, str, int]) -
 
 
 def streamed(spark: "SparkSession", queue: Path, out: Path, **options: str) -> int:
-    """How many excerpts a stream gives that takes what is there."""
+    """The number of excerpts that a stream gives when it takes what is there."""
     stream = spark.readStream.format("chronicle").options(**options).load(str(queue))
     writer = stream.select("index").writeStream.format("parquet").trigger(availableNow=True)
     query = writer.option("checkpointLocation", f"{out}-checkpoint").start(str(out))

@@ -1,4 +1,4 @@
-"""Where an excerpt stands, when its cycle began, and what its payload hashes to, as columns."""
+"""An excerpt's place, the start of its cycle and the hash of its payload, as columns."""
 
 import hashlib
 from datetime import UTC, datetime, timedelta

@@ -39,7 +39,7 @@ def load(spark: "SparkSession", path: Path | str | list[str], **options: object)
 
 
 def excerpts(frame: "DataFrame") -> Excerpts:
-    """What Spark found, in its order."""
+    """The excerpts that Spark found, in its order."""
     return [(row["index"], bytes(row["payload"])) for row in frame.collect()]
 
 

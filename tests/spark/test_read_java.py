@@ -1,4 +1,4 @@
-"""What Spark reads of a queue that Java wrote is what Java itself reads of it."""
+"""Spark reads the same of a queue that Java wrote as Java itself."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What users of `format("chronicle")` are told when something is wrong: the reason, no stack."""
+"""Users of `format("chronicle")` are told the reason when something is wrong, and no stack."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_an_option_of_a_stream_is_told_too(spark: "SparkSession", tmp_path: Path
 
 
 def _stream_error(spark: "SparkSession", folder: Path, **options: str) -> str:
-    """What is told of a stream over the queue in a folder, but for the state that Spark adds."""
+    """The error of a stream over the queue in a folder, without the state that Spark adds."""
     from pyspark.errors import StreamingQueryException
 
     frame = spark.readStream.format("chronicle").options(**options).load(str(folder / "orders"))

@@ -123,7 +123,7 @@ def test_an_end_that_nobody_knows(
 def test_what_a_disk_has_changed_is_not_taken(
     spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
 ) -> None:
-    """What replication has noted beside a copy tells, though no other copy does."""
+    """The notes of replication beside a copy tell that it was altered, if no other copy does."""
     from cqrepl.spark.failures import JobFailed, one_line
 
     altered, whole = copies[:2]

@@ -1,4 +1,4 @@
-"""What is shipped goes beside what the user sends to the executors, and cancels none of it."""
+"""Shipped files go beside what the user sends to the executors, and cancel none of it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is wrong in Spark, and why this project does without. A failure here tells of a repair."""
+"""Defects of Spark: this project does without what has them. A failure here tells of a repair."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING

@@ -245,7 +245,7 @@ def test_a_limited_batch_plans_no_more_than_it_takes(
 
 
 def test_a_run_to_the_end_of_now_plans_no_more_than_it_takes(tmp_path: Path) -> None:
-    """What lies behind the next batch need not even be readable yet."""
+    """The excerpts behind the next batch need not even be readable yet."""
     path = tmp_path / "q"
     written = fill(path, DAY, dict.fromkeys(range(5), 10))
     reader = reader_of(path, maxExcerptsPerBatch=15)

@@ -44,7 +44,7 @@ def start(
 
 
 def batches_in(folder: Path) -> int:
-    """How many batches have been committed."""
+    """The number of batches that have been committed."""
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
 
 

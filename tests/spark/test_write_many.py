@@ -127,7 +127,7 @@ def test_indexes_that_do_not_rise(tmp_path: Path) -> None:
 
 
 def test_what_one_queue_cannot_take_changes_none(tmp_path: Path) -> None:
-    """Which comes first by its name does not matter, and the queue is named."""
+    """The queue that cannot take its rows is named, whether its name comes first or not."""
     rows, target = rows_of("a", "m", "z"), queues(tmp_path)
 
     def staged(**changed: Excerpts) -> "list[Parts]":

@@ -1,4 +1,4 @@
-"""What is measured: our own benchmarks and the peers', in groups that take turns."""
+"""The measurements: our own benchmarks and the peers', in groups that take turns."""
 
 import subprocess
 import sys
@@ -293,7 +293,7 @@ def _stalled(share: int) -> Group:
 
 
 def _audits(share: int) -> Group:
-    """What is read behind a catch-up of one cycle, and of several."""
+    """The cases that measure the reading behind a catch-up of one cycle, and of several."""
 
     def run(cycles: int, _kept: Path) -> Values:
         with scratch() as folder:

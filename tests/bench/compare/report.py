@@ -1,4 +1,4 @@
-"""What is said of a comparison: for people, as JSON, as CSV, and for the documentation."""
+"""The report of a comparison: for people, as JSON, as CSV, and for the documentation."""
 
 import csv
 import json
@@ -157,7 +157,7 @@ def _loads(results: Results) -> str:
 
 
 def _peers(results: Results) -> list[str]:
-    """What was run, or how to get what was not."""
+    """The commands of the peers that were run, and how to get those that were not."""
     lines = ["", "Peers:"]
     for name, peer in PEERS.items():
         reason = peer.missing()

@@ -20,7 +20,7 @@ Ref = tuple[str, str]  # a case, and the name of one of its values
 
 
 class Kind(Enum):
-    """How the number of a row is made of medians."""
+    """The ways in which the number of a row is made of medians."""
 
     RATIO = "ours over the peer's; of several sizes the worst"
     VALUE = "ours alone; of several the worst"
@@ -28,7 +28,7 @@ class Kind(Enum):
 
 
 class Verdict(Enum):
-    """What became of a goal."""
+    """The outcomes of a goal."""
 
     GOAL = "goal met"
     FLOOR = "floor met"
@@ -342,7 +342,7 @@ def _costs() -> list[Row]:
 
 
 def _audits() -> list[Row]:
-    """What is read behind a catch-up."""
+    """The rows of what is read behind a catch-up."""
     rows = []
     for cycles, number, share in zip(
         AUDIT_CYCLES, ("one cycle", "ten cycles"), (0.15, 0.5), strict=True

@@ -48,7 +48,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What one case found in one round."""
+    """The values that one case found in one round."""
 
     group: str
     case: str

@@ -39,7 +39,7 @@ WARM = 2
 
 
 def missing() -> str | None:
-    """Why it cannot run here; None when it can."""
+    """The reason why Aeron Archive cannot run here; None when it can."""
     reason = missing_program("java", "javac")
     if reason is None and not JAR.exists():
         reason = f"{JAR.name} is not in the local Maven repository"

@@ -31,7 +31,7 @@ PASSES = 3
 
 
 def missing() -> str | None:
-    """Why the programs cannot be run here; None when they can."""
+    """The reason why the programs cannot be run here; None when they can."""
     reason = java_missing() or missing_program("javac")
     if reason is None:
         try:

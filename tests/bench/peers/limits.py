@@ -15,7 +15,7 @@ CHUNK_BYTES = 256 << 10
 
 
 def missing() -> str | None:
-    """Why it cannot be built here; None when it can."""
+    """The reason why the program cannot be built here; None when it can."""
     return missing_program("gcc")
 
 

@@ -32,7 +32,7 @@ SEQUENCE_KEY = b'"seq":'  # one in each acknowledgement
 
 
 def missing() -> str | None:
-    """Why it cannot run here; None when it can."""
+    """The reason why NATS cannot run here; None when it can."""
     return missing_program("nats-server")
 
 

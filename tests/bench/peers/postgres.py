@@ -46,7 +46,7 @@ LOOK_SECONDS = 0.002
 
 
 def missing() -> str | None:
-    """Why it cannot run here; None when it can."""
+    """The reason why PostgreSQL cannot run here; None when it can."""
     absent = missing_program("initdb", "pg_ctl", "pg_basebackup", "psql")
     if absent is None and os.getuid() == 0:
         absent = missing_program("runuser")
@@ -125,7 +125,7 @@ class Session:
         )
 
     def ask(self, statement: str) -> str:
-        """What it answers, on one line; a mark behind the answer says that it is whole."""
+        """The answer to a statement, on one line; a mark behind it says that it is whole."""
         assert self._process.stdin is not None is not self._process.stdout
         end = "" if statement.startswith("\\") else ";"
         self._process.stdin.write(f"{statement}{end}\n\\echo --\n")
@@ -192,7 +192,7 @@ def _pair(folder: Path, settings: tuple[str, ...] = SETTINGS) -> Iterator[tuple[
 
 
 def _user() -> list[str]:
-    """What goes before a command: servers do not run as root."""
+    """The words that go before a command: servers do not run as root."""
     return ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
 
 

@@ -16,7 +16,7 @@ _PAIR = re.compile(r"([a-z0-9_]+) (-?[0-9.]+)")
 
 
 def missing_program(*names: str) -> str | None:
-    """What is not installed of these; None when all are."""
+    """A text that names those of these that are not installed; None when all are."""
     absent = [name for name in names if shutil.which(name) is None]
     return f"{', '.join(absent)} not on the path" if absent else None
 
@@ -31,7 +31,7 @@ def said_numbers(text: str) -> dict[str, float]:
 
 
 def run(command: Sequence[object]) -> str:
-    """What a program prints; an error when it fails."""
+    """The output of a program; an error when the program fails."""
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, timeout=WAIT_SECONDS
     )

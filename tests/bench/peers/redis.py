@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.002
 
 
 def missing() -> str | None:
-    """Why it cannot run here; None when it can."""
+    """The reason why Redis cannot run here; None when it can."""
     return missing_program("redis-server")
 
 
