@@ -351,7 +351,7 @@ def test_excerpts_moved_by_a_writer_are_named(
 
 
 def test_a_table_store_names_its_damage(fixture: Fixture) -> None:
-    """Every byte of its header that is not a number of its own."""
+    """`verify` tells of each changed byte of the header, but not of the source's id."""
     sample = fixture.samples["small"]
     header = documents(sample.files[TABLE])[0]
     for position in range(header.end):

@@ -341,7 +341,7 @@ def test_changed_recordings(bad: tuple[Callable[[], Ours], list[bytes]]) -> None
 
 
 def test_the_recordings_themselves_reach_their_end() -> None:
-    """Or the changed ones would test greetings only."""
+    """The recordings go on behind the greeting, or the changed ones would test only that."""
     assert len(RECORDED) == 22
     reached = Counter[Enum]()
     for make, stream in RECORDED:

@@ -197,7 +197,7 @@ def test_closed_cycles_are_closed_again(spark: "SparkSession", tmp_path: Path) -
 
 
 def test_excerpts_of_all_sizes(spark: "SparkSession", tmp_path: Path) -> None:
-    """Of one byte, and larger than what is read in one piece."""
+    """Excerpts of one byte come back, and those larger than what is read in one piece."""
     sizes = [1, 2, 3, 0, 12 * 1024 * 1024, 5, 9 * 1024 * 1024, 9 * 1024 * 1024, 1]
     payloads = [bytes([n]) * size for n, size in enumerate(sizes)]
     with Queue.open(tmp_path / "queue", create="FAST_HOURLY") as queue:
@@ -298,7 +298,7 @@ def test_a_last_excerpt_that_was_overwritten(spark: "SparkSession", tmp_path: Pa
 
 
 def test_a_cycle_that_nobody_has_closed_is_named(spark: "SparkSession", tmp_path: Path) -> None:
-    """As of a writer that was killed when its cycle ended: no run would ever take it."""
+    """A writer was killed when its cycle ended: no run would ever take that cycle."""
     queue, out = make_queue(tmp_path / "queue", (300, 20, 5)), str(tmp_path / "archive")
     store = sorted(queue.glob("*.cq4"))[1]
     overwrite_word(store, b"\xc3EOF", 0)
@@ -328,7 +328,8 @@ def test_a_cycle_that_may_be_missing_is_said(tmp_path: Path) -> None:
 
 
 def test_an_archive_is_of_one_queue(spark: "SparkSession", tmp_path: Path) -> None:
-    """Also where the cycles of the other one are apart; what is restored of it goes on with it."""
+    """An archive refuses another queue, even if the cycles of both are apart. A restored queue goes
+    on with it."""
     from cqrepl.spark.jobs.archivefiles import read_manifest
     from cqrepl.spark.jobs.archiveplace import place_of
 

@@ -150,7 +150,7 @@ def test_there_and_back(spark: "SparkSession", place: RenamingPlace, tmp_path: P
 def test_the_sizes_of_parts_are_asked_for_once(
     spark: "SparkSession", place: RenamingPlace, tmp_path: Path
 ) -> None:
-    """Also where the queue is to wait for the archive: far away, each of them costs a question."""
+    """A run asks once even if it holds the queue: far away, each size costs a question."""
     from cqrepl.spark.jobs.archive import archive
 
     queue = make_queue(tmp_path / "queue", (30, 20, 10))

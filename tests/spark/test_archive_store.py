@@ -83,7 +83,7 @@ def test_verify_names_each_part_that_is_damaged(
 
 
 def test_a_name_that_is_not_that_of_its_digests(queue: Path, tmp_path: Path) -> None:
-    """As when a part and a manifest of another run stand side by side."""
+    """`verify` tells of a part beside a manifest of another run."""
     out = tmp_path / "out"
     assert run(queue, out).exit_code == 0
     part = parts_of(out)[0]
@@ -271,7 +271,7 @@ def test_all_is_held_while_the_first_archive_is_made(
 def test_an_archive_that_holds_nothing_yet_proves_nothing(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """As of a queue of which no cycle was ever closed: adding is done, and verified was nothing."""
+    """If no cycle was ever closed, adding succeeds, and verifying tells that it read nothing."""
     assert spark
     queue, archive = make_queue(tmp_path / "open", (5,)), tmp_path / "archive"
     assert run(queue, archive, "--verify").exit_code == 0

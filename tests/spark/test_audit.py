@@ -84,7 +84,8 @@ def test_empty_queues_are_equal(spark: "SparkSession", tmp_path: Path) -> None:
 def test_a_range_in_which_nothing_lies_proves_nothing(
     spark: "SparkSession", queue: Path, copy: Path, tmp_path: Path
 ) -> None:
-    """Nor one behind what a closed cycle holds that need not be read."""
+    """A range behind the end of a closed cycle proves nothing either, even if that cycle need not
+    be read."""
     noted = Path(shutil.copytree(queue, tmp_path / "noted"))
     note_chains(noted)
     note_chains(copy)
@@ -115,7 +116,7 @@ def test_one_flipped_byte(spark: "SparkSession", queue: Path, copy: Path) -> Non
 
 
 def test_seven_missing(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
-    """A cycle that ended too early; the later ones are compared all the same."""
+    """A cycle has ended too early in one copy, and the later cycles are compared all the same."""
     short = make_queue(tmp_path / "short", (993,))
     with Queue.open(queue) as whole, Queue.open(short) as queue_short:
         appender = queue_short.appender()
@@ -162,7 +163,8 @@ def lead_nowhere(path: Path, number: int) -> int:
 
 
 def test_damage_is_told_at_its_place(spark: "SparkSession", queue: Path, copy: Path) -> None:
-    """Not where the index slot before it is; later cycles are compared all the same."""
+    """Damage is told at its own index, not at the index slot before it. Later cycles are compared
+    all the same."""
     path, last = store_files(copy)[1], FIRST + (1 << 32) + 149_999
     header = lead_nowhere(path, 1000 + 70_000)
     found = audited(spark, queue, copy)
@@ -205,7 +207,7 @@ def test_a_flipped_byte_of_an_index_page_is_damage(
 
 
 def test_what_happened_is_named(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
-    """An excerpt that was dropped: what follows stands at lower indexes."""
+    """The audit names an excerpt that was dropped, though what follows stands at lower indexes."""
     with Queue.open(tmp_path / "less", create="FAST_DAILY") as less:
         numbers = [n for n in range(1000) if n != 300]
         less.append_many([payload(n) for n in numbers], now_ms=CYCLE * 86_400_000)
@@ -238,7 +240,7 @@ def test_closed_cycles_that_side_files_prove_are_not_read(
 def test_a_last_cycle_that_is_not_known_is_never_the_same(
     spark: "SparkSession", tmp_path: Path, fault: str
 ) -> None:
-    """Not even up to the end that all copies have: who is to say that it is one?"""
+    """The audit tells of damage even with `--common`: the end that all copies have may be none."""
     assert spark
     queue = make_queue(tmp_path / "queue", (100, 50))
     copy = Path(shutil.copytree(queue, tmp_path / "copy"))

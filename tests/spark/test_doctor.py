@@ -86,7 +86,7 @@ def test_java_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_pyspark() -> None:
-    """As after a plain `pip install cqrepl`."""
+    """A command names pyspark when it is missing, as after a plain `pip install cqrepl`."""
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
         "from cqrepl.cli.main import cli; cli(['spark', 'audit', 'a', 'b'])"
@@ -103,7 +103,7 @@ def test_no_pyspark() -> None:
     "name", [pytest.param("spark-submit", marks=pytest.mark.long), "pyspark.daemon"]
 )
 def test_interrupted(tmp_path: Path, name: str) -> None:
-    """While Java starts, and when its workers of Python are at work."""
+    """A command ends quietly while Java starts, and while its Python workers are at work."""
     paths = [str(make_queue(tmp_path / each, (400_000,))) for each in "ab"]
     words = [sys.executable, "-P", "-m", "cqrepl", "spark", "audit", *paths]
     pipe, mark = subprocess.PIPE, "RUN_OF_THIS_TEST"

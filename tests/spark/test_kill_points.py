@@ -458,7 +458,8 @@ def far(drivers: Drivers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("job", IN_TASKS)
 def test_an_executor_that_is_killed(far: Drivers, job: str) -> None:
-    """Java and all that runs below it: the cluster starts another one."""
+    """The executor dies with Java and all that runs below it, and the cluster starts another
+    one."""
     sweep_workers(far, job, EXECUTORS, "kill executor")
 
 

@@ -55,7 +55,7 @@ def lag_of(spark: "SparkSession", *logs: Path, window_ms: int = 1000) -> "list[L
 
 
 def test_percentiles_are_those_of_all_entries(spark: "SparkSession", tmp_path: Path) -> None:
-    """Over several tasks; each within half a percent."""
+    """The percentiles over several tasks are right, each to half a percent."""
     chance = random.Random(5)
     trips = [int(chance.lognormvariate(13, 1.5)) for _ in range(200_000)]
     log = make_log(tmp_path / "log", entries_from(100 * SECOND, trips, SECOND // 20_000))

@@ -160,7 +160,7 @@ def test_a_column_as_payload(spark: "SparkSession", tmp_path: Path) -> None:
 def test_rows_without_an_order_are_in_that_of_their_bytes(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """Whatever bytes these are, and however long the keys."""
+    """This holds whatever bytes the rows have, and however long the keys are."""
     payloads = [b"", b"\0", b"\0\0", b"a", b"ab", b"\x7f", b"\x80", b"\xc3\xa4", b"\xed\xa0\x80",
                 bytes(range(256)), b"\xff", b"\xff\xfe"]  # fmt: skip
     keys = [

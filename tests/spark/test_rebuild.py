@@ -96,7 +96,8 @@ def test_clashes_need_a_person(
 def test_the_winner_may_be_the_shorter_one(
     spark: "SparkSession", copies: list[Path], tmp_path: Path
 ) -> None:
-    """Within one block: what the winner holds, and behind it what only the loser has."""
+    """The new queue has what the winner holds, and behind it, in the same block, what only the
+    loser has."""
     short = make_queue(tmp_path / "short", (1000, 100))
     flip_byte(file_of(short, 1), payload(1000 + 5), 9)
     found = rebuilt(spark, tmp_path / "new", copies[0], short, prefer=short)
@@ -237,7 +238,8 @@ def test_another_copy_at_the_same_path_when_a_block_is_looked_at_closer(
 def test_another_copy_at_the_same_path_when_it_is_read_again(
     spark: "SparkSession", copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an executor may have that has read nothing of it before."""
+    """An executor that has read nothing of a copy before may see another one at its path: it
+    refuses it."""
     from cqrepl.spark.failures import JobFailed, one_line
     from cqrepl.spark.jobs import rebuild
     from cqrepl.spark.jobs.cyclemaker import make_cycles

@@ -190,7 +190,7 @@ def test_another_queue_under_the_checkpoint_is_refused(tmp_path: Path, is_loss_t
 
 
 def test_another_identity_under_the_checkpoint_is_refused(tmp_path: Path) -> None:
-    """Also where the last excerpt is the same."""
+    """The reader refuses a queue with another identity even if its last excerpt is the same."""
     path = tmp_path / "q"
     fill(path, DAY, {0: 30})
     with Queue.open(path) as queue:
@@ -224,7 +224,8 @@ def test_limits_of_excerpts_of_bytes_and_of_cycles(tmp_path: Path) -> None:
 def test_a_limited_batch_plans_no_more_than_it_takes(
     tmp_path: Path, limit: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the backlog is: each batch would cost it all, and all batches its square."""
+    """However long the backlog is: if each batch planned it all, their cost would grow with its
+    square."""
     path, opened = tmp_path / "q", []
     written = fill(path, DAY, dict.fromkeys(range(40), 10))
     reader = reader_of(path, **limit)
@@ -425,7 +426,7 @@ def test_bad_options_of_a_stream(spark: "SparkSession", tmp_path: Path) -> None:
 def test_a_missing_cycle_is_said_where_no_notes_tell_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_noted: bool
 ) -> None:
-    """Once for each hole, however the batches are cut; in batches as in streams."""
+    """Each hole is told once, however the batches are cut, both in batches and in streams."""
     path = tmp_path / "q"
     written = fill(path, DAY, {0: 30, 1: 20, 3: 10, 4: 5})
     if is_noted:

@@ -54,7 +54,7 @@ def batches_in(folder: Path) -> int:
 def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
     spark: "SparkSession", java: JavaQueue, tmp_path: Path, stops: int, count: int
 ) -> None:
-    """Stopped a random time after a random number of batches: in the midst of anything."""
+    """The stream is stopped in the midst of anything, a random time after some batches."""
     path, numbers = tmp_path / "q", random.Random(20)
     assert java.call("append", path, ROLL_CYCLE, 0, 0, 0).exit == 0  # makes an empty queue
     committed_least = 0

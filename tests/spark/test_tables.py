@@ -126,7 +126,7 @@ def test_a_table_that_gets_another_place(
 def test_a_table_without_a_place_is_not_sparks_own(
     spark: "SparkSession", tmp_path: Path, table: str
 ) -> None:
-    """Else Spark deletes the queue that the table is given later, when the table is dropped."""
+    """Spark must not delete the queue that the table is given later, when the table is dropped."""
     queue = make_queue(tmp_path / "orders", (5, 2))
     spark.sql(f"CREATE TABLE {table} (index bigint) USING chronicle")
     is_told(spark, f"SELECT * FROM {table}", "expected a queue, found no metadata.cq4t")
@@ -160,7 +160,8 @@ def test_a_table_of_several_queues(
 def test_queues_are_read_where_the_catalog_cannot_be_asked(
     spark: "SparkSession", queue: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """As while the metastore is down, or where nothing can listen. It is told in one line."""
+    """The catalog cannot be asked while the metastore is down, or where nothing can listen. The
+    program is told so in one line."""
     from py4j.protocol import Py4JError
 
     def is_down(*_: object, **__: object) -> None:
@@ -242,7 +243,8 @@ def test_a_range_with_columns_and_without_bounds(spark: "SparkSession", queue: P
 
 
 def test_a_range_of_another_queue_at_the_same_path(spark: "SparkSession", tmp_path: Path) -> None:
-    """As an executor may have: it was planned with the first one, and sees the second."""
+    """An executor may see another queue at the path than the one that the range was planned with:
+    the read fails."""
     from pyspark.errors import PySparkException
 
     first, second = make_queue(tmp_path / "q", (5, 5)), make_queue(tmp_path / "r", (5, 5), start=7)

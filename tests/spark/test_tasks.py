@@ -44,7 +44,8 @@ def loaded(path: Path) -> Loaded:
 
 
 def test_a_task_is_carried_to_no_other_one(spark: "SparkSession", tmp_path: Path) -> None:
-    """Else the cost of many tasks grows with their square."""
+    """No task comes along with another one, or the cost of many tasks would grow with their
+    square."""
     from cqrepl.spark.jobs.tasks import run_tasks
 
     def work(task: Loaded) -> Iterator[dict[str, Any]]:

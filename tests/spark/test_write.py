@@ -276,7 +276,7 @@ def test_attempts_that_run_twice_at_once(tmp_path: Path, source: tuple[Path, Exc
 def test_a_batch_of_a_stream_that_is_committed_three_times(
     tmp_path: Path, source: tuple[Path, Excerpts]
 ) -> None:
-    """As after a lost commit log: new writers, tasks that run again, the same batch number."""
+    """A lost commit log brings a batch again: with new writers and tasks, and the same number."""
     options = {"path": str(tmp_path / "copy"), "rollCycle": DAY, "checkpointlocation": "c"}
     for _ in range(3):
         tasks, commit = (

@@ -61,7 +61,8 @@ def rows_of(*names: str, count: int = 30) -> dict[str, Excerpts]:
 
 
 def test_rows_of_several_queues_in_one_task(tmp_path: Path) -> None:
-    """In any mixture, and again; each queue gets its own, in the order of its indexes."""
+    """Rows come in any mixture, and again. Each queue gets its own, in the order of their
+    indexes."""
     rows = rows_of("a", "b", "deep/c")
     mixed = [(name, *row) for name in rows for row in rows[name]]
     random.Random(3).shuffle(mixed)

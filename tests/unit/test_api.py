@@ -24,7 +24,8 @@ def ours(name: str) -> bool:
 
 
 def test_import_loads_no_sub_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the first import of a program has it: everything is forgotten first, and put back."""
+    """All modules of cqrepl are forgotten first, as before a program's first import, and put
+    back."""
     for name in filter(ours, list(sys.modules)):
         monkeypatch.delitem(sys.modules, name)
     exec("import cqrepl", {})

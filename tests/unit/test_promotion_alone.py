@@ -144,7 +144,7 @@ def test_an_epoch_is_begun_by_one_host_at_most(acks: int, count: int, data: st.D
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
 @pytest.mark.parametrize("acks", [1, 2, 4])
 def test_with_all_others_there_the_last_leader_is_not_missed(count: int, acks: int) -> None:
-    """Neither by itself, nor where another one was promoted, and died."""
+    """All others promote without the last leader, and again where the promoted host has died."""
     hosts = Hosts(count, min(acks, count - 1))
     others = set(hosts.ids) - {MASTER}
     plan = hosts.plan(2, others)
@@ -162,7 +162,8 @@ def test_with_all_others_there_the_last_leader_is_not_missed(count: int, acks: i
 
 
 def test_two_copies_that_do_not_see_each_other_do_not_both_do() -> None:
-    """Whose writes wait for all: each of them has all that was safe."""
+    """Writes wait for all copies: so each has all that was safe, but both could lead in one
+    epoch."""
     hosts = Hosts(3, acks=2)
     for own in (2, 3):
         plan = hosts.plan(own, {own})
@@ -223,7 +224,7 @@ def test_two_halves_with_two_files_do_not_both_lead() -> None:
 
 
 def test_copies_of_which_one_has_promised_tell_no_more_who_led() -> None:
-    """Of two halves that both know only that, either could be the later."""
+    """Where both halves know only of that promise, either one could be the later."""
     hosts = Hosts(4, acks=2)
     hosts.promise(3, 1, 3)
     assert hosts.plan(3, {3, 4}).may_split

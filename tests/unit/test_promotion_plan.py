@@ -80,7 +80,8 @@ def test_an_old_leader_whose_end_a_power_cut_may_have_taken_has_not_all_of_it() 
 
 
 def test_a_master_that_streams_nothing_may_have_handed_over() -> None:
-    """By a file that is newer than the one here. Once it has promised, that counts as before."""
+    """The master may have handed over by a file that is newer than the one here. Once it has
+    promised, that counts as before."""
     found = {1: at(9), 3: at(5)}
     made = plan(3, h1=found[1], h3=found[3])
     assert (made.may_lose, made.unsure) == (True, frozenset({1}))

@@ -116,7 +116,7 @@ NOTHING_MORE = {"synced": None, "applied": None}
 
 
 def test_info_of_hosts(invoke: Invoke, tmp_path: Path) -> None:
-    """From keys and from the side file, behind the marks; a line each."""
+    """`info` shows the hosts of the keys and of the side file behind the marks, a line each."""
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 5})
     assert "\nhost" not in invoke("info", path).stdout
@@ -209,7 +209,7 @@ def test_info_of_a_table_store_that_is_nearly_full(invoke: Invoke, tmp_path: Pat
 
 
 def test_info_says_what_follows_without_a_table_store(invoke: Invoke, tmp_path: Path) -> None:
-    """And what it tells to do leads back to a queue that can be appended to."""
+    """`info` tells which command leads back to a queue that can be appended to."""
     path = tmp_path / "q"
     fill(path, "FAST_HOURLY", {0: 5, 1: 2})
     (path / "metadata.cq4t").unlink()
@@ -285,7 +285,8 @@ def test_verify_finds_what_is_missing(invoke: Invoke, copies: tuple[Path, Path])
 def test_verify_common_does_not_take_a_lost_end_for_a_copy_that_is_behind(
     invoke: Invoke, tmp_path: Path, is_gone: bool
 ) -> None:
-    """A last store file that is not there, or has nothing in it: what it held is unknown."""
+    """A copy lacks its last store file, or has an empty one. What that file held is unknown, so
+    `--common` tells of damage."""
     copies = tmp_path / "a", tmp_path / "b"
     for copy in copies:
         fill(copy, "TEST4_DAILY", {0: 3, 1: 4})
@@ -309,7 +310,7 @@ def test_verify_common_does_not_take_a_lost_end_for_a_copy_that_is_behind(
 def test_verify_of_one_queue_finds_its_lost_end(
     invoke: Invoke, tmp_path: Path, all_cycles: bool
 ) -> None:
-    """Its table store knows of a last store file, which is not there."""
+    """The queue's table store knows of a last store file which is not there."""
     queue = tmp_path / "a"
     fill(queue, "TEST4_DAILY", {1: 4} if all_cycles else {0: 3, 1: 4})
     noon_path(queue, "TEST4_DAILY", ahead=1).unlink()
@@ -337,7 +338,8 @@ def test_verify_of_one_queue_finds_an_emptied_file_by_what_was_synced(
 def test_a_lost_end_that_was_synced_is_damage_until_a_repair_accepts_the_loss(
     invoke: Invoke, tmp_path: Path, boot: bytes | None
 ) -> None:
-    """Whichever start of the machine it was: what was on the disk then is gone."""
+    """The loss is damage whichever start of the machine the mark is of: what was on the disk then
+    is gone."""
     queue = tmp_path / "a"
     fill(queue, "TEST4_DAILY", {0: 3, 1: 4})
     store_synced(queue, noon_index("TEST4_DAILY", ahead=1, sequence=4), boot=boot)
@@ -360,7 +362,7 @@ def test_a_lost_end_that_was_synced_is_damage_until_a_repair_accepts_the_loss(
 def test_a_synced_mark_that_promises_nothing_more_is_no_lost_end(
     invoke: Invoke, tmp_path: Path, ahead: int, sequence: int, gone: int | None
 ) -> None:
-    """It lies in what retention has deleted, at an end, or where a cycle would begin."""
+    """The mark lies in what retention has deleted, at an end, or where a cycle would begin."""
     queue = tmp_path / "a"
     fill(queue, "TEST4_DAILY", {0: 3, 1: 4})
     store_synced(queue, noon_index("TEST4_DAILY", ahead=ahead, sequence=sequence))
@@ -391,7 +393,8 @@ def test_verify_finds_an_end_that_every_copy_has_lost(
 
 
 def test_verify_of_a_highest_cycle_that_is_none(invoke: Invoke, tmp_path: Path) -> None:
-    """A word of the table store that was written over; what the directory has is there."""
+    """A word of the table store was written over: `verify` tells of it, and finds all excerpts
+    there."""
     queue = tmp_path / "a"
     fill(queue, "TEST4_DAILY", {0: 3})
     set_word(queue, HIGHEST_KEY, 1 << 40)
@@ -401,7 +404,8 @@ def test_verify_of_a_highest_cycle_that_is_none(invoke: Invoke, tmp_path: Path) 
 
 
 def test_verify_quick_tells_a_lost_end_once(invoke: Invoke, tmp_path: Path) -> None:
-    """Of one queue alone it is all that tells; beside a copy that has the file, the difference."""
+    """`verify --quick` of one queue tells of a lost end as damage. Beside a copy that has the file
+    it tells only the difference."""
     copies = tmp_path / "a", tmp_path / "b"
     for copy in copies:
         fill(copy, "TEST4_DAILY", {0: 3, 1: 4})
@@ -424,7 +428,7 @@ def test_verify_of_empty_queues(invoke: Invoke, tmp_path: Path) -> None:
 def test_verify_of_a_range_in_which_nothing_lies_proves_nothing(
     invoke: Invoke, tmp_path: Path
 ) -> None:
-    """Also of one queue alone, of empty ones, and where one copy has nothing yet."""
+    """This is so of one queue alone too, of empty queues, and where one copy has nothing yet."""
     copies = tmp_path / "a", tmp_path / "b"
     for copy in copies:
         fill(copy, "TEST4_DAILY", {0: 3, 1: 4})

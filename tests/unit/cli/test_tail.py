@@ -121,7 +121,8 @@ def test_kinds_of_payload(invoke: Invoke, kinds: Path) -> None:
 
 
 def test_a_document_that_is_one_bare_value(invoke: Invoke, tmp_path: Path) -> None:
-    """As Java's `writeText` writes it; and documents of which one name or value is odd."""
+    """`tail` shows a bare value as Java's `writeText` writes it, and documents of which one name or
+    value is odd."""
     bodies = {
         "e3696431": ("id1", "id1"),
         "e5636166c3a9": ("café", "café"),
@@ -163,7 +164,7 @@ def test_json_with_hex_is_exactly_this(invoke: Invoke, kinds: Path) -> None:
 
 
 def test_json_tells_text_and_bytes_apart(invoke: Invoke, tmp_path: Path) -> None:
-    """Text that reads as the bytes beside it do."""
+    """`tail --json` marks text that reads like the bytes beside it as text."""
     alike = [b"00ff", b"\x00\xff", b"\\x00", b"\x00", b"\n"]
     with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
         queue.append_many(alike)
@@ -194,7 +195,7 @@ def test_times(invoke: Invoke, kinds: Path) -> None:
 
 
 def test_a_bad_tick_has_no_time_and_the_others_are_found(invoke: Invoke, tmp_path: Path) -> None:
-    """A number that is none, text, nothing, or no time that a calendar has."""
+    """The bad time is a number that is none, a text, nothing, or a time that no calendar has."""
     first = 1_763_719_331_000
     odd: list[object] = [
         *(float("nan"), float("inf"), float("-inf"), None, "soon", "", True, [1], {"a": 1}),

@@ -300,7 +300,8 @@ def test_a_policy_counts_those_that_take_it_from_the_master() -> None:
     ],
 )
 def test_a_policy_of_a_host_is_for_when_it_leads(ack: str, counted: dict[int, set[int]]) -> None:
-    """As a promotion may have it do: it never waits for itself, and for its master like others."""
+    """A host may be promoted. As a leader it never waits for itself, and it waits for its master as
+    for other hosts."""
     page = FULL.replace(WAITING, f"ack: {ack}")
     for each, hosts in counted.items():
         assert plan(page, each).settings.source.policies["orders"].hosts == frozenset(hosts)

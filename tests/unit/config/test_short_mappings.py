@@ -51,7 +51,7 @@ def test_the_tree_and_the_errors_are_those_of_the_whole_text(
 
 
 def test_many_lines_are_read_apart() -> None:
-    """Else the comparison above would be of nothing."""
+    """So many lines are read apart; otherwise the comparison above would compare nothing."""
     assert len(without_short_mappings(f"queues:\n{MANY}\n")[1]) == FEWEST
     tree = read_tree(f"queues:\n{MANY}\n".encode(), "f")
     assert isinstance(tree, MappingNode)

@@ -45,7 +45,7 @@ def each_for_its_own(board: MarkBoard) -> list[Sleeper]:
 @pytest.mark.usefixtures("long_turns")
 @pytest.mark.parametrize("step", [1, 9])
 def test_a_step_wakes_only_those_whose_wait_it_ends(board: MarkBoard, step: int) -> None:
-    """Neither the mark itself nor the waits of others that end: the rest sleep on, as they did."""
+    """Neither the mark itself nor the waits of others that end wake the rest: they sleep on."""
     sleepers = each_for_its_own(board)
     slept, row = asleep(sleepers), board.row(2)
     for reached in range(step, THREADS + step, step):

@@ -171,7 +171,8 @@ def test_a_peer_without_the_extension_is_told_nothing_and_still_ends_in_order() 
 
 @pytest.mark.parametrize("split", [False, True])
 def test_a_terminator_of_an_older_java_ends_in_order(split: bool) -> None:
-    """With a comment behind the handler, as recorded in section 3.4; in the split form too."""
+    """Its terminator has a comment behind the handler, as recorded in section 3.4. It ends in order
+    in the split form too."""
     typed = Typed("net.openhft.chronicle.network.cluster.TerminatorHandler", {})
     comment = b"\xbe\x24localIdentifier=1,remoteIdentifier=2"
     if split:

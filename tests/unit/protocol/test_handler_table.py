@@ -214,7 +214,7 @@ def test_an_end_means_nothing_from_a_peer_that_has_not_announced_it() -> None:
 
 
 def test_handlers_with_nothing_to_do_cost_nothing() -> None:
-    """Whatever the connection is asked, the idle ones are not."""
+    """A connection that does something asks none of its idle handlers."""
     pair = Pair()
     idle = [pair.register(f"/echo/{nth}") for nth in range(1000)]
     busy = pair.register("/busy")
@@ -396,7 +396,7 @@ def test_a_peer_that_never_confirms_an_end_is_closed() -> None:
 
 
 def test_nothing_goes_out_behind_the_end_of_a_queue() -> None:
-    """Not even an acknowledgement that was held back while the peer took nothing."""
+    """Not even an acknowledgement goes out that was held back while the peer took nothing."""
     ours = announced(Role.SINK)
     ours.receive(register(CSP, CID, sink_handler()))
     connection = ours.connection

@@ -117,7 +117,7 @@ def test_a_sink_that_is_sent_it_stores_what_was_stored(size: int) -> None:
 
 
 def test_a_source_sends_it() -> None:
-    """With the recorded nano times, byte for byte, its cid document before it."""
+    """A source sends the run byte for byte, with its nano times and behind its cid document."""
     sent, (data, ns) = documents("source->sink"), recorded_run()
     place = sent.index(data)
     cid = Cid(one(sent[place - 1])["cid"])

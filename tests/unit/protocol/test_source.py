@@ -313,7 +313,7 @@ def test_a_late_or_repeated_acknowledgement_changes_nothing(late: int) -> None:
 
 @pytest.mark.parametrize("beyond", [index(10), index(0, cycles=1), (1 << 63) - 1])
 def test_an_acknowledgement_of_what_was_not_sent_is_a_claim(beyond: int) -> None:
-    """Told once; however often it comes, the connection goes on."""
+    """The source tells such a claim once. However often the claim comes, the connection goes on."""
     ours = sent()
     ours.receive(acknowledgement(index(5)))
     (event,) = ours.receive(acknowledgement(beyond))

@@ -383,8 +383,8 @@ def test_a_file_that_has_lost_its_name_is_not_written_on(
     durability: Durability,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Though it has another name, so that it was not removed. It is found when the clock says so
-    while nothing else has the appender look."""
+    """The appender refuses the file even if it has another name, and so was not removed. It finds
+    that when its clock says so, while nothing else has it look."""
     monkeypatch.setattr(appender_module, "LOOK_MS", 0)
     with Queue.open(path, create=layout(), durability=durability) as queue:
         for _ in range(3):
@@ -401,7 +401,7 @@ def test_a_file_that_has_lost_its_name_is_not_written_on(
 def test_a_queue_that_is_moved_as_a_whole_is_written_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until its next store file is due."""
+    """The appender goes on until its next store file is due."""
     monkeypatch.setattr(appender_module, "LOOK_MS", 0)
     with Queue.open_for_append(path, create=layout()) as queue:
         queue.append(b"before")
@@ -423,7 +423,7 @@ def test_who_appends_by_the_clock_seldom_looks(path: Path, monkeypatch: pytest.M
 
 
 def test_two_appenders_take_turns(path: Path) -> None:
-    """Also over rolls: each of two appenders finds what its neighbour did meanwhile."""
+    """Each of two appenders finds what its neighbour did meanwhile, also over rolls."""
     day = 86_400_000
     with (
         Queue.open_for_append(path, create=layout()) as one,

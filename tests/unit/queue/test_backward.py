@@ -29,7 +29,8 @@ def golden(name: str, tmp_path: Path) -> Cycles:
 
 @pytest.mark.parametrize("name", READABLE)
 def test_golden_queues_read_backwards(name: str, tmp_path: Path) -> None:
-    """All that is in the files: a cycle without end-of-file mark is no obstacle on the way down."""
+    """A backward tailer gives all that is in the files. A cycle without end-of-file mark does not
+    stop it on the way down."""
     cycles = golden(name, tmp_path)
     expected = manifest(name).digests
     assert digests(down_of(BackwardTailer(cycles)))[::-1] == expected
@@ -179,7 +180,8 @@ def test_a_file_that_records_more_than_it_holds_is_damaged(path: Path) -> None:
 
 
 def test_steps_and_counts_walk_runs_not_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Excerpts walked over: two index spacings to find an end, and one run for each step down."""
+    """An end is found within two index spacings of excerpts, and each step down walks over one
+    run."""
     fill(path, "FAST_DAILY", {0: 50_000}, per_batch=50_000)
     walked = 0
     walk = StoreFile.walk

@@ -238,7 +238,7 @@ def test_following_a_queue_tells_the_end_of_each_cycle(tmp_path: Path) -> None:
 
 
 def test_each_time_it_gets_further_however_short_it_is(tmp_path: Path) -> None:
-    """Also from the end of a cycle into the next one."""
+    """Each call of `follow` gets further, also from the end of a cycle into the next one."""
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 5, 1: 3, 3: 2})
     chains, at = chains_of(path), noon_index()

@@ -68,7 +68,7 @@ def is_complete(path: Path) -> bool:
     )
 )
 def test_how_it_is_made(parts: tuple[list[bytes], int]) -> None:
-    """However it is cut."""
+    """The digest is the same however the excerpts are cut into batches."""
     payloads, cut = parts
     digest = ExcerptsDigest()
     for some in (payloads[:cut], payloads[cut:]):
@@ -107,7 +107,7 @@ def test_the_layout_of_its_records(path: Path) -> None:
 
 
 def test_a_half_counts_not(path: Path) -> None:
-    """A kill, or a power cut, between the two: it is reckoned again."""
+    """A kill or a power cut between the two records: the digest is made again."""
     before = ClosedCycles(path).path.stat().st_size
     reckon(path)
     with ClosedCycles(path).path.open("r+b") as file:

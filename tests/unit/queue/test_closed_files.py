@@ -132,7 +132,7 @@ def test_nothing_noted_is_lost_to_one_who_forgets(tmp_path: Path) -> None:
 
 
 def test_the_layout_of_a_record(path: Path) -> None:
-    """As the head of the module gives it."""
+    """A record has the layout that the head of the module gives."""
     record = (path / CLOSED_FILE_NAME).read_bytes()[:RECORD_BYTES]
     with Queue.open(path) as queue:
         (cycle, *_), chains = queue.cycles.listing(), Chains(queue.cycles)
@@ -202,7 +202,8 @@ def time_in(queue: Queue, payload: memoryview) -> int | None:
 
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_what_copies_are_compared_by_does_not_pass_a_missing_file(path: Path, ahead: int) -> None:
-    """Nor the one right below the end: what it lacks is no difference between two copies."""
+    """Not even a missing file right below the end is passed: what it lacks is no difference between
+    two copies."""
     noon_path(path, ROLL, ahead=ahead).unlink()
     end = noon_index(ROLL, ahead=3)
     with Queue.open(path) as queue:
@@ -298,7 +299,7 @@ def test_verify_says_what_a_file_without_its_header_held(path: Path, how: str) -
 
 
 def test_two_copies_that_have_lost_the_same_file_are_not_the_same(path: Path) -> None:
-    """Nothing of what both hold differs."""
+    """Both copies are told to be damaged, though nothing of what both hold differs."""
     copy = path.parent / "copy"
     shutil.copytree(path, copy)
     lost = [noon_path(each, ROLL, ahead=1) for each in (path, copy)]
@@ -375,7 +376,8 @@ def test_an_older_file_that_only_lacks_its_end(path: Path, tmp_path: Path) -> No
 
 
 def test_a_lost_end_is_no_damage(path: Path, tmp_path: Path) -> None:
-    """As of a backup that was put back below a newer record: the copies have the rest."""
+    """A backup was put back below a newer record. That is no damage, since the copies have the
+    rest."""
     older(path, tmp_path, 9)
     for ahead in (2, 3):
         noon_path(path, ROLL, ahead=ahead).unlink()
@@ -420,7 +422,8 @@ def test_what_retention_takes_is_forgotten_in_time(
 
 
 def test_a_record_that_is_not_whole_counts_not(path: Path) -> None:
-    """A kill, or a power cut, while it was written: the cycle is noted again."""
+    """A kill or a power cut while the record was written takes a part of it: the cycle is noted
+    again."""
     file = path / CLOSED_FILE_NAME
     whole = file.read_bytes()
     for length in (RECORD_BYTES, 2 * RECORD_BYTES + 1, 3 * RECORD_BYTES - 1):
@@ -497,7 +500,7 @@ OTHERS = {"fewer": 0, "others": 1, "more": 2}  # excerpts that differ
 def test_one_that_goes_with_its_note_is_missed_all_the_same(
     path: Path, tmp_path: Path, how: str
 ) -> None:
-    """By a host that runs: it has seen what was there."""
+    """A host that runs misses the file: it has seen what was there."""
     file, notes = noon_path(path, ROLL, ahead=1), path / CLOSED_FILE_NAME
     with Queue.open(path) as queue:
         chains = Chains(queue.cycles)

@@ -92,7 +92,8 @@ def test_an_append_to_a_queue_of_an_old_version_is_refused_and_changes_nothing(
 
 @pytest.mark.parametrize("name", WRITABLE)
 def test_new_files_start_with_the_bytes_of_java(name: str, tmp_path: Path) -> None:
-    """Up to the index2index page; behind it only marks differ, which `check_marks` looks at."""
+    """The bytes are the same up to the index2index page. Behind it only marks differ, which
+    `check_marks` looks at."""
     golden = manifest(name)
     path = unpack(golden.name, tmp_path)
     image = bytearray(store_image(golden.index_count, golden.index_spacing))

@@ -79,7 +79,7 @@ def test_what_is_doubtful_is_kept_in_mind(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_layout_of_a_slot(tmp_path: Path) -> None:
-    """As the head of the module gives it."""
+    """A slot has the layout that the head of the module gives."""
     store_synced(tmp_path, noon_index(sequence=3), range(5, 9))
     slot = (tmp_path / SYNCED_FILE_NAME).read_bytes()
     assert len(slot) == SLOT_BYTES
@@ -168,7 +168,8 @@ def test_what_was_on_the_disk_is_not(tmp_path: Path, proved: int | None) -> None
 
 
 def test_nothing_is_mended_where_another_excerpt_is_no_tear(tmp_path: Path) -> None:
-    """Neither what differs otherwise, nor what came before it in the same batch."""
+    """Neither the excerpt that differs otherwise is mended, nor a torn one before it in the same
+    batch."""
     written = fill_long(tmp_path)
     tear(tmp_path, written[9][0], 1, 2)
     torn = noon_path(tmp_path).read_bytes()
@@ -199,7 +200,7 @@ PAYLOAD = bytes(range(1, 251)) * 8  # 2,000 bytes without a zero
 
 @pytest.mark.parametrize("position", [4, 100, 508, 512, 516, 1024])
 def test_what_a_tear_is(position: int) -> None:
-    """Whole sectors of zeros, but for the one that holds the header."""
+    """A tear is whole sectors of zeros, but never the sector that holds the header."""
 
     def torn(*zeroed: tuple[int, int]) -> bool:
         data = bytearray(PAYLOAD)
@@ -225,7 +226,8 @@ def test_what_a_tear_is(position: int) -> None:
 
 @pytest.mark.parametrize("position", [4, 100, 508, 512, 516, 1024])
 def test_what_may_be_torn(position: int) -> None:
-    """By its own bytes alone: a sector of zeros behind the header's."""
+    """An excerpt may be torn, by its own bytes alone, if it has a sector of zeros behind the
+    header's."""
     first = -position % SECTOR_BYTES
 
     def doubtful(*payloads: bytes) -> int:

@@ -126,7 +126,7 @@ def test_excerpts_longer_than_a_chunk_are_read_in_pieces(tmp_path: Path) -> None
 
 
 def test_a_quick_inspection_does_not_read_the_excerpts(tmp_path: Path) -> None:
-    """Zeros over all but the last excerpt: only a walk would notice."""
+    """All but the last excerpt is overwritten with zeros, which only a walk would notice."""
     path = tmp_path / "queue"
     fill(path, NAME, {0: 500})
     file = noon_path(path, NAME)

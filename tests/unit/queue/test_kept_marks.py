@@ -270,7 +270,8 @@ def test_closing_unmaps_the_side_file(queue: Queue, path: Path) -> None:
 def test_what_is_in_the_way_of_the_side_file_is_looked_at_again(
     queue: Queue, path: Path, is_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At most once a second, as there may be a mark for each acknowledgement."""
+    """The marks look again once a second at most, as there may be a mark for each
+    acknowledgement."""
     fill_keys(path, KEY_END_MAX)
     os.mkfifo(path / SLOTS_FILE_NAME)
     now = time.monotonic()

@@ -203,7 +203,8 @@ def test_without_a_table_store_it_reads_and_cannot_move(path: Path) -> None:
     ],
 )
 def test_a_name_is_kept_as_java_keeps_it(path: Path, name: str, kept: str) -> None:
-    """The lower half of each UTF-16 unit; it goes on there, and no key is added again."""
+    """The key keeps the lower half of each UTF-16 unit. The tailer goes on there, and adds no key
+    again."""
     written = fill(path, "FAST_DAILY", {0: 5})
     ends = set()
     for nth in range(4):

@@ -77,7 +77,7 @@ def test_before_and_behind_the_cut(path: Path, written: Excerpts, cut: Index) ->
 
 @pytest.mark.parametrize("cut", CUTS, ids=hex)
 def test_the_queue_takes_what_follows(path: Path, written: Excerpts, cut: Index) -> None:
-    """As from its source: the same indexes are free again."""
+    """The same indexes are free again, as for excerpts from the queue's source."""
     original = path.with_name("original")
     shutil.copytree(path, original)
     gone = parts(written, cut)[1]

@@ -147,7 +147,7 @@ def test_a_broken_chain_is_left_alone_and_told(tmp_path: Path) -> None:
 
 
 def test_a_wrong_length_that_shifts_sequences_is_left_alone(tmp_path: Path) -> None:
-    """An excerpt that swallows its neighbour: every slot behind disagrees with the walk."""
+    """An excerpt swallows its neighbour, so that every slot behind it disagrees with the walk."""
     path = tmp_path / "queue"
     written = fill(path, NAME, {0: 200})
     file = noon_path(path, NAME)

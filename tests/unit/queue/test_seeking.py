@@ -119,7 +119,7 @@ def test_one_excerpt_with_a_wrong_time_hides_nothing(path: Path, wrong: int | No
 
 
 def test_a_time_that_is_no_number_is_none(path: Path) -> None:
-    """NaN and the infinite, as a reader of the library may give them."""
+    """NaN and the infinities, which a user's reader may give as times, count as no time."""
     for odd in (float("nan"), float("inf"), float("-inf")):
         written = fill_times(path / str(odd), {0: list(range(1000))})
         index = written[256][0]
@@ -134,7 +134,7 @@ def test_a_time_that_is_no_number_is_none(path: Path) -> None:
 
 
 def test_few_excerpts_are_asked(path: Path) -> None:
-    """Logarithmic in the cycles and in the slots, and one run."""
+    """The number of asked excerpts is logarithmic in the cycles and in the slots, plus one run."""
     fill_times(path, {ahead: [ahead * 2000 + n for n in range(2000)] for ahead in range(20)})
     asked = 0
 

@@ -129,7 +129,8 @@ def test_marks_of_hosts(path: Path, kind: str) -> None:
 
 @in_its_place
 def test_chains(path: Path, kind: str) -> None:
-    """They are read anew, and written in its place, but for a directory: it may hold something."""
+    """Chains are read anew, and their file replaces what stands there, but no directory: it may
+    hold something."""
     file = noon_path(path).with_suffix(CHAIN_SUFFIX)
     MAKES[kind](file)
     told = [each.finding for each in verify([path]) if isinstance(each, Flaw)]

@@ -63,7 +63,7 @@ def test_keys_are_found_whatever_their_case(table: TableStore, path: Path) -> No
 
 
 def test_a_look_at_one_word_tells_whether_keys_were_added(table: TableStore, path: Path) -> None:
-    """By this process or another one."""
+    """One word tells of keys that this process has added, and of keys that another process has."""
     other = TableStore(path, writable=True)
     for store, key in ((table, "a"), (other, "b")):
         end = table.keys_end()

@@ -119,7 +119,7 @@ def test_an_index_of_no_possible_cycle_is_refused(path: Path, index: int) -> Non
 
 
 def test_the_directory_is_listed_at_most_every_100_ms(path: Path) -> None:
-    """But the next cycle is looked for by its name each time."""
+    """The next cycle is looked for by its name each time, without a listing."""
     fill(path, "FAST_DAILY", {0: 1})
     clock = Clock()
     with Queue.open_for_append(path) as queue:

@@ -55,7 +55,8 @@ def test_a_copy_is_the_same(tmp_path: Path, name: str) -> None:
 
 
 def test_files_laid_differently_are_the_same(tmp_path: Path) -> None:
-    """Index pages at other positions, and an application's meta-data in one of them."""
+    """The files have index pages at other positions, and one of them has an application's
+    meta-data."""
     golden = unpack("metadata_docs", tmp_path)
     with Queue.open(golden) as queue:
         batch = queue.tailer().next_batch()
@@ -141,7 +142,7 @@ def test_large_excerpts_are_compared_in_pieces(tmp_path: Path) -> None:
 
 
 def test_a_part_is_compared_up_to_and_from_an_index(tmp_path: Path) -> None:
-    """As is done while a source goes on."""
+    """Two copies are compared over a part, as is done while a source goes on."""
     fill(tmp_path / "source", NAME, {0: 300, 1: 20})
     fill(tmp_path / "sink", NAME, {0: 250})
     paths = [tmp_path / "source", tmp_path / "sink"]

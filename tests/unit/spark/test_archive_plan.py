@@ -142,7 +142,7 @@ def test_other_bytes_of_the_same_count(path: Path) -> None:
 
 
 def test_another_file_with_the_same_excerpts(path: Path, tmp_path: Path) -> None:
-    """As after a move to another disk: it is read once, and its state is kept."""
+    """A queue was moved to another disk: it is read once, and its state is kept."""
     held = archived(path)
     copy = Path(shutil.copytree(path, tmp_path / "copy"))
     plan = planned(copy, held)

@@ -35,7 +35,7 @@ def test_a_path_is_looked_at_before_java(
 
 
 def test_a_part_of_which_any_byte_was_changed_is_named_or_read_as_it_was(tmp_path: Path) -> None:
-    """All bytes of its end, where the schema is, too."""
+    """This holds for each byte of the part, and so for its end, where the schema is."""
     fill(tmp_path / "q", "FAST_DAILY", {0: COUNT})
     first, last = int(noon_index()), int(noon_index()) + COUNT - 1
     with Queue.open(tmp_path / "q") as queue:

@@ -89,7 +89,8 @@ def test_an_attempt_behind_one_that_was_killed(tmp_path: Path, parts: list[LaidP
 def test_an_attempt_that_another_one_overtakes(
     tmp_path: Path, parts: list[LaidPart], monkeypatch: pytest.MonkeyPatch, is_ahead: bool
 ) -> None:
-    """Before it has read a part, or as it is to give what it has made its name."""
+    """The other attempt comes before this one has read a part, or as it is about to name its
+    file."""
 
     def built(
         folder: Path, layout: QueueLayout, batches: Iterable[ExcerptBatch], *, is_closed: bool

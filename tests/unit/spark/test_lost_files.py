@@ -93,7 +93,7 @@ def test_an_older_file_that_is_shorter(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_hundred_times_the_cycles_cost_a_hundred_times_as_much(tmp_path: Path) -> None:
-    """Counted in looks at ranges, as a clock on a busy machine tells nothing."""
+    """The cost is counted in looks at ranges, as a clock on a busy machine tells nothing."""
     from cqrepl.spark.ranges import split
 
     class Counted(IndexRange):

@@ -82,7 +82,7 @@ def checked(path: Path, begin: int, end: int = COUNT) -> Doubt | None:
 
 
 def test_what_is_taken_of_a_copy_is_checked_on_the_way(path: Path) -> None:
-    """Not in a second reading, which may find other bytes than were taken."""
+    """Pieces are checked as they are taken: a second reading may find other bytes."""
     store = path / "20231114F.cq4"
     stitcher = Stitcher([path], [0])
     pieces = stitcher.pieces(FIRST, FIRST + COUNT - 1)

@@ -539,7 +539,8 @@ class Wide:
 
 
 def test_a_document_with_its_header_is_no_body() -> None:
-    """Whatever is in it; `decode` made up an Order(sym='20', px=0.0) of it."""
+    """`decode` refuses such a document, whatever is in it. It once made up an Order(sym='20',
+    px=0.0)."""
     for value in (Order("A", 1.5), {"a": 1}, "x", [1, 2], None):
         framed = dumps(value)
         for data in (framed, framed + framed, memoryview(framed)):

@@ -72,7 +72,7 @@ def calls_excepted(vector: Vector) -> str | None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_calls_of_the_vectors_are_built_and_parsed(file: str) -> None:
-    """The grammar of just these calls: it builds Java's bytes, and finds the arguments in them."""
+    """The grammar of just these calls builds Java's bytes, and finds the arguments in them."""
     counts = Counter[str]()
     for vector in load(file):
         if reason := calls_excepted(vector):
@@ -129,7 +129,7 @@ def parsed_or_refused(body: bytes) -> Any:
 
 @pytest.mark.parametrize("file", FILES)
 def test_bodies_of_the_vectors_are_what_the_reader_finds(file: str) -> None:
-    """The grammar of any document: it takes what the reader takes, and finds the same items."""
+    """The grammar of any document takes what the reader takes, and finds the same items."""
     counts = Counter[str]()
     for vector in load(file):
         if vector["wire"] in ("RAW", "TEXT"):

@@ -96,7 +96,8 @@ def test_hex_dump_without_the_bytes_before_shows_the_second_line() -> None:
 
 
 def test_first_line_of_a_hex_dump_is_shown_though_it_is_the_header_again() -> None:
-    """As Java shows it. Found by fuzzing: four bytes stand in that line, and four in the header."""
+    """The text is that of Java. Found by fuzzing: four bytes stand in that line, and four in the
+    header."""
     body = b"\x1b\0\0\0" + bytes(range(0x80, 0x97))
     dump = document_text(body, len(body), offset=12)
     assert dump.splitlines()[1].startswith("00000000" + " " * 38 + "1b 00 00 00")
@@ -104,7 +105,7 @@ def test_first_line_of_a_hex_dump_is_shown_though_it_is_the_header_again() -> No
 
 
 def test_second_line_of_a_hex_dump_may_be_the_first_with_what_stands_before_the_header() -> None:
-    """As Java shows it."""
+    """The text is that of Java."""
     row = b"\4\0\0\0\xc1a\xa1\1" + b"\x27\0\0\0" + b"\5\6\7\x08"
     data = row + row + bytes(range(1, 20))
     lines = dump_text(data).splitlines()[4:]
