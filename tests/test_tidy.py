@@ -215,7 +215,7 @@ def called(tree: ast.AST) -> Iterator[str]:
 
 
 def test_unit_tests_start_no_process_open_no_socket_and_do_not_sleep() -> None:
-    """Neither do the helpers that they import. `tests/unit/conftest.py` sees what is called."""
+    """Nor do the helpers that unit tests import. `tests/unit/conftest.py` sees what is called."""
     trees = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text())
         for path in tracked(".py")

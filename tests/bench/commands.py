@@ -35,7 +35,7 @@ def make_queue(path: Path, cycles: int, count: int) -> None:
 
 
 def seconds(*arguments: object) -> float:
-    """Of one whole process."""
+    """The seconds that one whole process takes."""
     began = time.perf_counter()
     command = [str(CQREPL), *map(str, arguments)]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)

@@ -42,7 +42,7 @@ PEER = "import time\nwhile True: time.sleep(0.001)"
 
 
 def processor_seconds(pid: int) -> float:
-    """Of a process so far, in all its threads, those included that have ended."""
+    """The processor time of a process so far, in all its threads, also in those that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -105,7 +105,7 @@ def shares(processes: list[Running], seconds: float) -> list[float]:
 
 
 def delays_ms(queue: Path, copy: Path, count: int, gap_s: float) -> list[float]:
-    """Of so many single excerpts, each that long after the last."""
+    """The delays of so many single excerpts, each that long after the last."""
     found = []
     with Queue.open(queue) as written, Queue.open(copy) as read:
         tailer = read.tailer(read.next_index())

@@ -48,7 +48,7 @@ def joined(spark: SparkSession, paths: list[Path]) -> bool:
 
 
 def seconds(work: Callable[[], bool]) -> tuple[float, float]:
-    """On the clock, and of the processors, in this process and all below it."""
+    """The seconds on the clock, and those of the processors, in this process and all below it."""
 
     def checked() -> None:
         if not work():

@@ -46,7 +46,7 @@ SETTINGS = {
 
 @dataclass(slots=True)
 class Rates:
-    """Of one way of reading, a number for each round."""
+    """The rates of one way of reading, a number for each round."""
 
     wall: list[float] = field(default_factory=list)
     processors: list[float] = field(default_factory=list)
@@ -105,7 +105,7 @@ def session(folder: Path) -> SparkSession:
 
 
 def processor_seconds() -> dict[int, float]:
-    """Of each process below this one, its waited-for children included."""
+    """The processor time of each process below this one, its waited-for children included."""
     seconds = {}
     for each in psutil.Process().children(recursive=True):
         try:

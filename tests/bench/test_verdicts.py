@@ -35,7 +35,7 @@ def row(**changes: Any) -> Row:
 
 
 def results(*values: tuple[str, int, float, float]) -> Results:
-    """Of case, round, load and the value "n"."""
+    """Results of case, round, load and the value "n"."""
     found = [
         Found(group="g", case=case, round=number, load=load, values={"n": value})
         for case, number, load, value in values

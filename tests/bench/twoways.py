@@ -100,7 +100,8 @@ def last_index(path: Path) -> int | None:
 
 
 def delays_us(folder: Path, host_id: int, first: int) -> list[float]:
-    """Of what was written from an index on, but for the first quarter; in order of length."""
+    """The delays of the excerpts from an index on, but for the first quarter; the shortest
+    first."""
     entries = list(log_entries(log_of(folder, host_id)))
     found = []
     with Queue.open(queue_of(folder, host_id)) as queue:

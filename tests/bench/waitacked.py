@@ -171,7 +171,8 @@ def measured(folder: Path, arguments: Asked, queues: int) -> Waited:
 def percentiles_of(
     sent: list[tuple[str, int, int, int]], logs: Path, sync_us: float, *, is_single: bool
 ) -> Waited:
-    """Of what was appended: its queue, index, and when its append and its wait began and ended."""
+    """The percentiles of what was appended: `sent` has its queue, its index, and when its append
+    and its wait began and ended."""
     paths = {name: logs if is_single else logs / name for name, *_ in sent}
     noted = {name: list(log_entries(path)) for name, path in paths.items()}
     one_way = []

@@ -70,7 +70,7 @@ def stores() -> Iterator[bytes]:
 
 
 def spread(seeds: Seeds, count: int, *, length_max: int = 1024) -> Seeds:
-    """At most so many of these, from everywhere among them, each once and none longer."""
+    """At most so many of these seeds, from everywhere among them, each once and none longer."""
     return partial(_spread, seeds, count, length_max)
 
 

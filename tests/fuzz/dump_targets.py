@@ -115,7 +115,7 @@ def capture_any(data: bytes) -> None:
 
 
 def packets_any(data: bytes) -> None:
-    """As captures, but with right lengths around each packet; of any kind of link."""
+    """Tries captures with right lengths around each packet, of any kind of link."""
     link = _LINKS[data[0] % len(_LINKS)] if data else 0
     out = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, link)]
     for number, part in enumerate(parts_of(data[1:])):

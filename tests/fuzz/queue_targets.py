@@ -52,7 +52,7 @@ class Sample:
         return self._write(which, content + bytes(zeros))
 
     def _write(self, which: int, content: bytes) -> Path:
-        """Over the old bytes: to make a file anew takes ten times as long."""
+        """Writes over the old bytes: to make a file anew takes ten times as long."""
         with self.files[which].open("r+b") as file:
             file.write(content)
             file.truncate()
@@ -91,7 +91,7 @@ def read(path: Path, index: int) -> Excerpts:
 
 
 def _dump(path: Path, index: int) -> None:
-    """As `wire-dump --from`, and as `wire-dump --follow`."""
+    """Reads a file as `wire-dump --from` does, and as `wire-dump --follow` does."""
     with path.open("rb") as file, only(WireError):
         opened = Input(file, path)
         opened.open_documents()

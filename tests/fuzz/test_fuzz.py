@@ -22,7 +22,7 @@ PLANTED_SECONDS = 300  # at most: it ends with what it finds, which takes some s
 
 @pytest.fixture
 def engine() -> None:
-    """For tests that start it."""
+    """Skips the tests that start the engine where it is not installed."""
     if find_spec("atheris") is None:
         require("atheris", "fuzzing needs atheris: pip install atheris")
 
@@ -98,7 +98,7 @@ def test_wrong_calls_are_told() -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, *PLANTED])
 def test_seeds_are_many_and_each_passes(name: str) -> None:
-    """Without the engine: what a target starts from is no finding, but for those planted."""
+    """A target's seeds are no findings, but for those planted. They are run without the engine."""
     target = load(name)
     seeds = list(target.seeds())
     assert len(seeds) >= 2

@@ -88,7 +88,7 @@ def check(folder: Path, sample: Sample, before: Result, mutation: Mutation, tall
 
 
 def run(folder: Path, count: int, number: int) -> Tally:
-    """So many damaged queues; the first wrong one is shrunk, and raised."""
+    """Tries so many damaged queues. The first wrong one is shrunk, and raised."""
     tally = Tally()
     with tempfile.TemporaryDirectory(dir=folder) as made:
         undamaged = samples(Path(made))

@@ -100,7 +100,7 @@ def clock_ms(nth: int) -> int:
 
 
 def payload_of(number: int) -> bytes:
-    """Of many sizes, up to some pages; no two alike."""
+    """A payload of one of many sizes, up to some pages; no two are alike."""
     size = SIZES[number * 5 % len(SIZES)]
     return (b"%06d." % number * (size // 7 + 1))[:size] if size else b"%d" % number
 

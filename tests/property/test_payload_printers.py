@@ -50,7 +50,7 @@ def has_items(payload: bytes) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it, which has no NaN."""
+    """The value as JSON has it, which has no NaN."""
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"

@@ -24,7 +24,7 @@ BATCH = 200
 
 
 def excerpts(count: int) -> Excerpts:
-    """So many in each of some cycles."""
+    """So many excerpts in each of some cycles."""
     return [
         (noon_index(ROLL_CYCLE, ahead=ahead, sequence=number), b"%d %d" % (ahead, number) * 20)
         for ahead in range(CYCLES)
@@ -37,7 +37,7 @@ def target(path: Path) -> Target:
 
 
 def record_batches(rows: Excerpts, size: int = BATCH) -> list["pa.RecordBatch"]:
-    """As Spark hands rows to a task."""
+    """The rows in batches, as Spark hands them to a task."""
     return [
         pa.RecordBatch.from_pydict(
             {

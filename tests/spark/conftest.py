@@ -37,7 +37,7 @@ _java_processes: set[int] = set()
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_process_is_left() -> Iterator[None]:
-    """As for all tests, but for the Java process of the session, which many modules share."""
+    """Checks as for all tests, but leaves the session's Java process, which many modules share."""
     before = child_processes()
     yield
     wait_for_children(before | _java_processes)

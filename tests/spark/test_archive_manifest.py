@@ -90,7 +90,7 @@ def test_a_manifest_that_is_there_is_not_overwritten(queue: Path, out: Path) -> 
 def test_without_a_queue_a_roll_cycle_says_enough(
     spark: "SparkSession", out: Path, tmp_path: Path, queue: Path
 ) -> None:
-    """Only of the last cycle it is not known whether it has ended."""
+    """It is not known of the last cycle alone whether it has ended."""
     before = manifest_of(out)
     (out / "_manifest.json").unlink()
     for words, code, told in (

@@ -236,7 +236,7 @@ def test_a_hold_is_given_up_whatever_has_become_of_the_archive(
 def test_a_first_run_that_is_cut_off_is_begun_again(
     queue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has left parts, and the manifest of an archive that holds nothing yet."""
+    """The run has left parts, and the manifest of an archive that holds nothing yet."""
     from cqrepl.spark.jobs import archive as job
 
     out = tmp_path / "out"

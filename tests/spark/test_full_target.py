@@ -72,7 +72,7 @@ def shown_at(folder: Path, place: Path) -> Iterator[None]:
 
 @contextmanager
 def read_only(folder: Path, place: Path) -> Iterator[None]:
-    """As `shown_at`, where it cannot be written."""
+    """Does as `shown_at`, but the place cannot be written to."""
     with shown_at(folder, place):
         subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
         yield
@@ -116,7 +116,7 @@ def test_a_disk_that_is_not_written(
 def test_a_target_that_is_not_written(
     spark: "SparkSession", queue: Path, archive: Path, tmp_path: Path, job: str
 ) -> None:
-    """It is said before anything is made."""
+    """The command tells of such a target before anything is made."""
     assert spark
     (tmp_path / "own").mkdir()
     with read_only(tmp_path / "own", tmp_path / "back"):

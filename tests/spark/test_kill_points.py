@@ -79,7 +79,7 @@ class Driver:
         return said
 
     def run(self, job: str) -> str | None:
-        """Both."""
+        """Begins a job, and returns what `ended` does."""
         self.begin(job)
         return self.ended()
 
@@ -162,7 +162,7 @@ class Drivers:
         return self._driver
 
     def buried(self) -> None:
-        """The one that was is gone, or is going."""
+        """Forgets the driver that was, which is gone or is going."""
         self._stack.close()
         self._driver = None
 
@@ -185,7 +185,7 @@ class Drivers:
         return self._totals[job, what]
 
     def points(self, job: str, what: str, count: int) -> list[int]:
-        """So many points of a job: one that is drawn, or all over it."""
+        """The numbers of so many points of a job: one that is drawn, or some all over it."""
         total = self.total(job, what)
         if count == FEW:
             # not the last ones: a run is not quite like another one, and has to come by them
@@ -195,7 +195,7 @@ class Drivers:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With all that jobs read in `pristine`, but for an archive."""
+    """A folder with all that jobs read in `pristine`, but for an archive."""
     folder = tmp_path_factory.mktemp("points")
     pristine = folder / "pristine"
     queue = make_queue(pristine / "queue", COUNTS)
@@ -216,7 +216,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def drivers(folder: Path) -> Iterator[Drivers]:
-    """With an archive to restore, too."""
+    """Drivers for the folder, to which an archive to restore has been added."""
     drivers = Drivers(folder)
     work = fresh(folder, "archive")
     shutil.rmtree(work / "queue")
@@ -293,7 +293,8 @@ def are_written(work: Path) -> None:
 
 
 def is_manifest_made(work: Path) -> None:
-    """It says what it did, but for what only a run of the archive knows of store files."""
+    """Checks that the manifest says what it did, but for what only a run of the archive knows of
+    store files."""
     was, made = (
         read_manifest(place_of(folder / "archived"))
         for folder in (work.parents[1] / "pristine", work)

@@ -105,7 +105,7 @@ def test_a_log_that_has_lost_its_end(spark: "SparkSession", lost: tuple[Path, st
 
 
 def test_what_a_repair_gives_up_is_lost_no_more(spark: "SparkSession", tmp_path: Path) -> None:
-    """It leaves the mark of what was on the disk as it was."""
+    """The repair leaves the mark of what was on the disk as it was."""
     queue = make_queue(tmp_path / "queue", (5, 5, 5))
     store_synced(queue, THIRD + 5)
     without_its_last_file(queue)

@@ -110,7 +110,7 @@ def test_the_winner_may_be_the_shorter_one(
 def test_an_end_that_nobody_knows(
     spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
 ) -> None:
-    """With a copy that is whole, it is told; without, nothing is made."""
+    """The end is told with a copy that is whole. Without one nothing is made."""
     for copy in copies[:2]:
         break_at(file_of(copy, 2), 101_000 + 490)
     found = rebuilt(spark, tmp_path / "new", *copies)
@@ -213,7 +213,7 @@ def test_a_last_cycle_that_all_copies_have_lost(
 def test_another_copy_at_the_same_path_when_a_block_is_looked_at_closer(
     spark: "SparkSession", copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has none of the damage for which the block is looked at."""
+    """The other copy has none of the damage for which the block is looked at."""
     from cqrepl.spark.failures import JobFailed, one_line
     from cqrepl.spark.jobs import blockaudit
     from cqrepl.spark.jobs.tasks import run_tasks
@@ -238,8 +238,8 @@ def test_another_copy_at_the_same_path_when_a_block_is_looked_at_closer(
 def test_another_copy_at_the_same_path_when_it_is_read_again(
     spark: "SparkSession", copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An executor that has read nothing of a copy before may see another one at its path: it
-    refuses it."""
+    """The job fails if an executor that has read nothing of a copy before sees another one
+    there."""
     from cqrepl.spark.failures import JobFailed, one_line
     from cqrepl.spark.jobs import rebuild
     from cqrepl.spark.jobs.cyclemaker import make_cycles

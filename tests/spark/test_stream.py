@@ -224,8 +224,8 @@ def test_limits_of_excerpts_of_bytes_and_of_cycles(tmp_path: Path) -> None:
 def test_a_limited_batch_plans_no_more_than_it_takes(
     tmp_path: Path, limit: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the backlog is: if each batch planned it all, their cost would grow with its
-    square."""
+    """A batch plans what it takes, however long the backlog is. Otherwise the cost of all batches
+    would grow with the square of the backlog."""
     path, opened = tmp_path / "q", []
     written = fill(path, DAY, dict.fromkeys(range(40), 10))
     reader = reader_of(path, **limit)

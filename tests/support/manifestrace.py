@@ -11,7 +11,7 @@ RUNS = 4
 
 
 def assert_one_wins(place: "ArchivePlace", rounds: int) -> None:
-    """Of so many at once, round after round."""
+    """Checks that one of `RUNS` writers at once wins, round after round."""
     from cqrepl.spark.jobs.archiveplace import ArchiveChanged
 
     begin = threading.Barrier(RUNS)

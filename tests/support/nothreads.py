@@ -9,7 +9,7 @@ _STACK_BYTES = 1 << 47  # more than there are addresses: the system refuses it w
 
 @contextmanager
 def no_threads() -> Iterator[None]:
-    """Within the block none can be started; those that there are go on."""
+    """Lets no thread start within the block; those that there are go on."""
     before = threading.stack_size(_STACK_BYTES)
     try:
         yield

@@ -78,13 +78,13 @@ class Cluster:
             ended.set()
 
     async def stop(self, host_id: int) -> None:
-        """It ends in order."""
+        """Ends a host in order."""
         end, _, ended = self._ends.pop(host_id)
         end.set()
         await ended.wait()
 
     async def kill(self, host_id: int) -> None:
-        """It ends in the middle of whatever it does, and says nothing to its peers."""
+        """Ends a host in the middle of whatever it does. It says nothing to its peers."""
         _, killed, ended = self._ends.pop(host_id)
         killed.cancel()
         await ended.wait()

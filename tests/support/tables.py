@@ -79,7 +79,7 @@ def is_free(path: Path) -> bool:
 
 
 def is_fenced(path: Path) -> bool:
-    """As during a back copy into it by this process: writers are kept out by the append lock, and
-    the write lock is free between two batches."""
+    """True when a queue is fenced as during a back copy into it by this process: the append lock
+    keeps writers out, and the write lock is free between two batches."""
     words = lock_words(path)
     return words[APPEND_LOCK_KEY] == os.getpid() and words[WRITE_LOCK_KEY] == UNLOCKED

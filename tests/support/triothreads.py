@@ -9,7 +9,7 @@ from trio._core._thread_cache import THREAD_CACHE
 
 @contextmanager
 def none_kept() -> Iterator[None]:
-    """Within the block there is none of them."""
+    """Takes the idle threads of trio away for the length of a block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(THREAD_CACHE, "_idle_workers", {})
         yield

@@ -5,8 +5,8 @@ from pathlib import Path
 
 
 def made_unreadable(file: Path) -> Callable[[], None]:
-    """From now on the system says "Too many levels of symbolic links", to root as well, and nothing
-    tells that the file was removed. What is returned brings it back."""
+    """Makes a file unreadable, also to root: the system says "Too many levels of symbolic links".
+    Nothing tells that the file was removed. The returned function brings it back."""
     aside = file.with_name(file.name + ".aside")
     file.rename(aside)
     file.symlink_to(file.name)

@@ -48,8 +48,8 @@ class Hosts:
         )
 
     def reload(self, host: int, master: int) -> None:
-        """It reads a file that names another master. Where it has streamed the queue itself, it
-        gives it up; it takes it over from a host that has."""
+        """The host reads a file that names another master. A host that has streamed the queue gives
+        it up; the new master takes it over unless the old one still streams it."""
         copy, was = self.copies[host], self.masters[host]
         if copy.epochs.promised:
             return
@@ -78,7 +78,7 @@ class Hosts:
             self.begun.setdefault(plan.epoch, set()).add(plan.leader)
 
     def follow(self, host: int, leader: int) -> None:
-        """It meets the leader, which may be one of an earlier epoch."""
+        """The host meets the leader, which may be one of an earlier epoch."""
         copy, led = self.copies[host], self.copies[leader]
         last = led.epochs.history[-1] if led.epochs.history else None
         if host != leader and led.is_source and last is not None and last.leader == leader:

@@ -137,7 +137,7 @@ def test_the_one_that_leads_is_not_promoted() -> None:
 
 
 def test_one_that_has_heard_of_a_promise_to_another_leads_no_more() -> None:
-    """It may be promoted back, as the other one may never have begun."""
+    """The host may be promoted back, as the other one may never have begun."""
     heard = Epochs(promised=2, promised_to=3, history=(ONE,))
     own = CopyPosition(next_index=Index(6), epochs=heard, is_source=True)
     assert not plan(2, h2=own, h4=replace(own, is_source=False)).refusal

@@ -41,7 +41,7 @@ def another_wire_type(queue: Path) -> None:
 
 
 def foreign_file(queue: Path) -> None:
-    """As a file system of another kind leaves one beside each file that it copies."""
+    """Makes a file as a file system of another kind leaves one beside each file that it copies."""
     (queue / "._20240305F.cq4").write_bytes(b"\0\5\x16\7" + bytes(200))
 
 

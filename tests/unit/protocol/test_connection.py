@@ -316,7 +316,7 @@ def test_a_document_that_began_in_a_pump_has_30_seconds_from_its_first_byte() ->
 
 
 def test_a_document_that_a_pump_completes_stops_its_clock() -> None:
-    """And the next one, of which it has received a part, has its own."""
+    """The next document, of which the pump has received a part, has a clock of its own."""
     for rest, began in ((b"", None), (excerpt(index(1), b"x")[:20], 0.5)):
         ours = receiving_sink()
         frame = excerpt(index(0), bytes(100))

@@ -247,7 +247,7 @@ def test_what_is_written_is_read(handler: Handler, shape: WireShape) -> None:
 
 
 def offer(**more: Any) -> ReplicationHandler:
-    """Of a queue without excerpts, with the extension."""
+    """The offer of a queue without excerpts, with the extension."""
     return ReplicationHandler(
         kind=SINK_HANDLER,
         queue_name="q",
@@ -459,7 +459,7 @@ def test_why_a_queue_stops(promise: Promise | None, at: int | None) -> None:
     [(0, 2), (-1, 2), (NUMBER_MAX + 1, 2), (3, 0), (3, 128), (3, -1)],
 )
 def test_a_promise_that_nobody_can_have_made_is_none(promise: tuple[int, int]) -> None:
-    """It would end a queue on all of its source's connections."""
+    """Such a promise would end a queue on all of its source's connections."""
     (reader,) = documents(write_stopped("fenced", "why", promise=Promise(*promise)))
     assert reader.read_name() == "stopped"
     assert read_stopped(reader) == StopSaid("fenced", "why")

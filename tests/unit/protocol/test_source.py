@@ -194,7 +194,7 @@ def test_a_local_excerpt_that_the_sink_steps_over_is_a_divergence() -> None:
 @pytest.mark.parametrize("locked", [index(4), index(5), index(7), index(9)])
 @pytest.mark.parametrize("came", [0, 1, 2])
 def test_an_early_end_of_the_back_copy_is_a_gap(locked: int, came: int) -> None:
-    """However far a local writer got: what was not copied back was not compared."""
+    """The excerpts that were not copied back were not compared, however far a local writer got."""
     ours = copying_back(index(4), index(7), locked=locked)
     ours.receive(excerpts(index(4), *[b"x"] * came))
     event = stopped(ours.receive(end_of_stream()))

@@ -30,7 +30,7 @@ ALL = Index(noon_index(ROLL, ahead=3))
 
 
 def look(path: Path) -> None:
-    """As a source or sink that has just been started: notes, and reads what was written to."""
+    """Notes, and reads what was written to, as a source or sink does that has just been started."""
     with Queue.open(path) as queue:
         chains = Chains(queue.cycles)
         ClosedFiles(queue.cycles, chains).look(ALL)
@@ -48,7 +48,7 @@ def noted(path: Path) -> list[int]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a queue whose closed cycles have been noted."""
+    """The path of a queue whose closed cycles have been noted."""
     fill(tmp_path / "q", ROLL, COUNTS)
     look(tmp_path / "q")
     return tmp_path / "q"

@@ -61,7 +61,7 @@ def chains_of(path: Path) -> Chains:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a queue with a chain every few excerpts."""
+    """The path of a queue with a chain every few excerpts."""
     monkeypatch.setattr(module, "BATCH_BYTES", 2000)
     append(tmp_path / "q", payloads())
     return tmp_path / "q"
@@ -69,7 +69,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def side_file(path: Path) -> Path:
-    """Of the same queue, which was read to its end."""
+    """The file with the chains of the same queue, which was read to its end."""
     chains = chains_of(path)
     chains.at(END)
     chains.save(END)

@@ -26,7 +26,7 @@ ALL = Index(noon_index(ROLL, ahead=3))
 
 
 def plain(payloads: list[bytes]) -> bytes:
-    """As the head of the module gives it."""
+    """The digest of payloads, as the head of the module gives it."""
     lengths = b"".join(len(each).to_bytes(8, "little") for each in payloads)
     parts = hashlib.sha256(lengths).digest() + hashlib.sha256(b"".join(payloads)).digest()
     return hashlib.sha256(parts).digest()
@@ -43,7 +43,7 @@ def contents(path: Path, ahead: int) -> list[bytes]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a queue whose closed cycles have been noted, and no more."""
+    """The path of a queue whose closed cycles have been noted, and no more."""
     fill(tmp_path / "q", ROLL, COUNTS, per_batch=500)
     with Queue.open(tmp_path / "q") as queue:
         ClosedFiles(queue.cycles, Chains(queue.cycles)).look(ALL)
@@ -51,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def reckon(path: Path) -> None:
-    """As a source or sink does with time."""
+    """Makes the digests of all closed cycles, as a source or sink does with time."""
     with Queue.open(path) as queue:
         audit = QueueAudit(Chains(queue.cycles), None)
         while queue.cycles.closed.load() and not is_complete(path):
@@ -107,7 +107,7 @@ def test_the_layout_of_its_records(path: Path) -> None:
 
 
 def test_a_half_counts_not(path: Path) -> None:
-    """A kill or a power cut between the two records: the digest is made again."""
+    """A kill or a power cut comes between the two records: the digest is made again."""
     before = ClosedCycles(path).path.stat().st_size
     reckon(path)
     with ClosedCycles(path).path.open("r+b") as file:

@@ -41,7 +41,7 @@ ALL = Index(noon_index(ROLL, ahead=3))  # all before the last cycle is on the di
 
 
 def look(path: Path, synced: Index = ALL) -> None:
-    """As a process that has just been started."""
+    """Notes closed cycles, and checks them, as a process does that has just been started."""
     with Queue.open(path) as queue:
         ClosedFiles(queue.cycles, Chains(queue.cycles)).look(synced)
 
@@ -55,7 +55,7 @@ def noted(path: Path) -> dict[int, int]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a queue whose closed cycles have been noted."""
+    """The path of a queue whose closed cycles have been noted."""
     fill(tmp_path / "q", ROLL, COUNTS)
     look(tmp_path / "q")
     return tmp_path / "q"
@@ -112,7 +112,7 @@ def test_what_is_known_is_known_while_it_is_noted(tmp_path: Path) -> None:
 
 
 def test_nothing_noted_is_lost_to_one_who_forgets(tmp_path: Path) -> None:
-    """Each has opened the queue by himself."""
+    """Each thread has opened the queue by itself."""
     writers, each_notes = 3, 40
 
     def note(writer: int) -> None:
@@ -252,7 +252,7 @@ LOST_HEADER = pytest.mark.parametrize("how", ["cut", "zeros"])
 def test_a_file_without_its_header_is_told_to_every_reader(
     path: Path, reader: str, how: str
 ) -> None:
-    """Without the note it would be one that is being made: nothing, or waited for."""
+    """Without the note the file would be one that is being made: read as nothing, or waited for."""
     lost = lose_header(path, how)
     readers = READERS | {"up": lambda queue: read(queue.path), "the look": lambda _: look(path)}
     with Queue.open(path) as queue, pytest.raises(QueueDamaged) as told:
@@ -264,7 +264,7 @@ def test_a_file_without_its_header_is_told_to_every_reader(
 
 @LOST_HEADER
 def test_a_running_host_sees_that_a_file_was_overwritten(path: Path, how: str) -> None:
-    """It stays the same file to the system."""
+    """The file stays the same to the system."""
     with Queue.open(path) as queue:
         files = ClosedFiles(queue.cycles, Chains(queue.cycles))
         files.look(ALL)

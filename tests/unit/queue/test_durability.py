@@ -184,7 +184,7 @@ def test_new_files_their_names_and_the_marks_that_close_old_ones_are_synced(
 
 
 def test_what_java_calls_synced_is_not_believed(path: Path) -> None:
-    """It raises that mark for what it has only passed to the system."""
+    """Java raises that mark for what it has only passed to the system."""
     last = noon_index(sequence=2)
     with synced(path) as queue:
         for _ in range(3):
@@ -315,7 +315,7 @@ def test_what_a_failed_sync_leaves_of_a_mark(path: Path, monkeypatch: pytest.Mon
 def test_a_directory_that_is_not_opened_is_no_failed_sync(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the files nothing is lost by that."""
+    """A directory that cannot be opened takes nothing from the files."""
 
     def none_left(directory: Path) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(directory))

@@ -32,7 +32,7 @@ KEPT = Epochs(promised=5, promised_to=3, history=(ONE, TWO, THREE))
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Of one line of leaders: numbers rise, first indexes do not fall."""
+    """Histories of one line of leaders: numbers rise, first indexes do not fall."""
     count = draw(st.integers(0, EPOCHS_MAX))
     numbers = sorted(draw(st.sets(st.integers(1, NUMBER_MAX), min_size=count, max_size=count)))
     starts = sorted(draw(st.lists(st.integers(0, 1 << 62), min_size=count, max_size=count)))

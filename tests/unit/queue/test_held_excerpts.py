@@ -46,7 +46,8 @@ def test_a_mark_and_its_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_an_empty_file_tells_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bytes
 ) -> None:
-    """Then it is another one to each process: no power cut is overlooked."""
+    """Without an id each process counts as another start of the machine: no power cut is
+    overlooked."""
     (tmp_path / "boot_id").write_bytes(told)
     monkeypatch.setattr(around, "_BOOT_ID", tmp_path / "boot_id")
     monkeypatch.setattr(around, "_boot_id", around._boot_id.__wrapped__)
@@ -137,7 +138,7 @@ def held(path: Path, proved: int | None) -> HeldExcerpts:
 
 
 def sent(stop: int, first: int = 4) -> ExcerptBatch:
-    """As it comes for the queue that `fill_long` makes."""
+    """The batch that a source sends for the queue that `fill_long` makes."""
     return ExcerptBatch.of(noon_index(sequence=first), long_payloads()[first:stop])
 
 

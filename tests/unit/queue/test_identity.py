@@ -177,8 +177,9 @@ class SlowDisk(Surroundings):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_slow_disk_holds_up_no_other_file(path: Path, fails: bool) -> None:
-    """Meanwhile there is none; and who is to give it one too, waits, and finds it. Where it does
-    not get to the disk, the second one does what the first could not."""
+    """Meanwhile there is no file. A second thread that is to give the queue an identity waits, and
+    finds that of the first. Where the first one's does not get to the disk, the second thread does
+    what the first could not."""
     disk, found = SlowDisk(), list[Identity | None]()
     disk.fails = fails
 

@@ -104,7 +104,7 @@ def test_payloads_are_copied_from_where_they_are(path: Path, appender: Appender)
 
 @pytest.mark.parametrize("length", [15 << 10, 15], ids=["apart", "copied"])
 def test_a_long_batch_is_written_to_the_file(tmp_path: Path, length: int) -> None:
-    """It is as the long way lays it, with whole payloads apart and without."""
+    """The file is as the long way lays it, with whole payloads apart and without."""
     payloads = [bytes([1 + nth % 250]) * length for nth in range((60 << 10) // length)]
     for name, is_quick in (("quick", True), ("slow", False)):
         with Queue.open_for_append(tmp_path / name, create=layout("FAST_DAILY")) as queue:
@@ -160,7 +160,7 @@ class Case:
         self.queue._for_writing().table.value(key, 0).store(holder)
 
     def refuses(self, why: Refusal, payloads: Sequence[Any], now_ms: int = NOON_MS) -> None:
-        """However the pen is asked."""
+        """Checks that the pen refuses payloads, many or one, and changes nothing."""
         pen = self.appender._pen
         assert pen is not None
         before, place = files(self.path), (pen.sequence, pen.position)

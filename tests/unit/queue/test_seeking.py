@@ -1,4 +1,4 @@
-"""From a time to an index."""
+"""The index that belongs to a time."""
 
 import struct
 from pathlib import Path

@@ -17,7 +17,7 @@ COUNTS = {0: 5, 1: 300, 2: 7, 3: 2}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a queue whose closed cycles have been noted."""
+    """The path of a queue whose closed cycles have been noted."""
     path = tmp_path / "q"
     fill(path, ROLL, COUNTS)
     with Queue.open(path) as queue:

@@ -40,7 +40,7 @@ def audit(path: Path, copy: Path) -> object:
 
 @pytest.fixture(scope="module")
 def queues(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, Path]]:
-    """Of few cycles and of many, and a copy of each."""
+    """A queue of few cycles and one of many, and a copy of each, by the number of cycles."""
     folder = tmp_path_factory.mktemp("queues")
     found = {}
     for count in (FEW, MANY):

@@ -83,7 +83,7 @@ def test_finds_what_java_wrote(file: str) -> None:
 
 
 def result(method: str, data: bytes) -> object:
-    """As in the manifest: value and bytes left behind it, or WireError."""
+    """The result as the manifest has it: value and bytes left behind it, or WireError."""
     reader = Reader(data)
     try:
         value = _METHODS[method](reader)
