@@ -27,6 +27,9 @@ NOT_CALLED_IN_UNIT = re.compile(
 COMPRESSING = {"gzip", "bz2", "lzma", "zstandard", "lz4", "snappy", "brotli"}
 # files that are allowed to be longer, with the length they must not pass
 LONG_FILES: dict[str, int] = {}
+# a docstring begins with its subject or a verb, and no component is left unnamed
+RIDDLES = re.compile(r"(What|Who|Whether|That|How|Where)\b")
+UNNAMED = re.compile(r"\b(nobody|somebody|someone|whoever|whomever|anybody)\b", re.IGNORECASE)
 NOQA_MAX = 1
 NO_COVER_MAX = 0
 TYPE_IGNORE_MAX = 2  # construct has no types
@@ -168,6 +171,24 @@ def test_modules_and_public_names_are_documented() -> None:
                 documented = ast.get_docstring(node) is not None
                 undocumented = is_public and not documented and not _is_plain(path, node)
                 assert not undocumented, f"{named(path)}: {node.name} has no docstring"
+
+
+def test_docstrings_begin_with_a_subject_or_a_verb() -> None:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for path in tracked(".py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, kinds):
+                text = ast.get_docstring(node) or ""
+                line = node.body[0].lineno if text else 0
+                assert not RIDDLES.match(text), f"{named(path)}:{line}: {text.splitlines()[0]}"
+
+
+def test_texts_of_the_product_name_the_component() -> None:
+    """In docstrings, comments and messages; names of constants are no text."""
+    for path in product_files():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = UNNAMED.search(re.sub(r"\b\w*_\w+\b|\b[A-Z]+\b", "", line))
+            assert found is None, f"{named(path)}:{number}: {line.strip()}"
 
 
 def _is_plain(path: Path, node: ast.AST) -> bool:

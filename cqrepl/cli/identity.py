@@ -23,7 +23,7 @@ IDENTITY: Final = Converted("id", _identity)
 
 @click.group()
 def identity() -> None:
-    """Which queue a directory holds, whatever it is called.
+    """Show or give the identity of a queue, whatever its directory is called.
 
     A queue and its copies have one identity, of 32 digits. The first source that streams a queue
     makes it; a copy takes it once it is proved to be one. Two hosts that have different ones under

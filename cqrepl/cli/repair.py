@@ -99,7 +99,7 @@ def repair(
     that are missing between others, hold less, or other excerpts, come from the other host, and
     take their places once they are what was noted. The old ones go to quarantine/.
 
-    With --accept-missing you declare that nobody has those files any more: what they held is
+    With --accept-missing you declare that no copy has those files any more: what they held is
     forgotten, and the queue is what is there; likewise excerpts at its end that are known to have
     been on the disk, for which no other process may have the queue open. A copy that has one still
     counts as diverged then. A source or sink that runs has to be started again. With

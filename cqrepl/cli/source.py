@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="After another start of the machine, so long nobody gets what a power cut may have torn "
+    help="After another start of the machine, so long no sink gets what a power cut may have torn "
     "before a known sink's copy was compared.",
 )
 @click.option(

@@ -69,7 +69,7 @@ def add(
     Run again, it adds the cycles that have been closed since. Nothing is ever deleted from the
     queue. `restore` gives it back, index for index. Where the queue holds less of a cycle than was
     archived, or other bytes, nothing is changed, and the exit code is 1. So it is where all was
-    archived but a cycle that nobody has closed, though a later one has excerpts; it is named.
+    archived but a cycle that no writer has closed, though a later one has excerpts; it is named.
     """
 
     from cqrepl.commands.sparkarchive import run_archive

@@ -190,7 +190,7 @@ SOURCE: Final = _section(
         name="acceptReturns",
         kind=hosts_or("known", frozenset()),
         says="whose back copy is taken: of hosts that are known and prove what they hold, and of "
-        "these; or nobody's",
+        "these; or of no host",
         default=_SOURCE.returns.hosts,
         is_live=True,
     ),
@@ -217,7 +217,7 @@ SOURCE: Final = _section(
     Key(
         name="waitForSeconds",
         kind=integer(0, 10**6),
-        says="after another start of the machine, so long nobody gets what a power cut may have "
+        says="after another start of the machine, so long no sink gets what a power cut may have "
         "torn before a known sink's copy was compared",
         default=int(_SOURCE.wait_for_seconds),
     ),

@@ -64,13 +64,13 @@ async def asked_at(
         make_directory(directory)
         lock = _locked(lock_path(directory, host_id))
     except (NotOurs, OSError) as error:
-        _logger.warning("nobody can ask for the status: %s", error)
+        _logger.warning("cqrepl status cannot ask this host: %s", error)
         yield False
         return
     try:
         listener = await _listening(path)
     except OSError as error:
-        _logger.warning("nobody can ask for the status: %s: %s", path, error.strerror or error)
+        _logger.warning("cqrepl status cannot ask this host: %s: %s", path, error.strerror or error)
         os.close(lock)
         yield False
         return

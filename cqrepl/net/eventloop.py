@@ -39,7 +39,7 @@ def check_not_awaited(what: str) -> None:
     if trio.lowlevel.current_task() in _awaited:
         raise RuntimeError(
             f"{what} is not for `connected` and `told`: nothing is read from that peer until they"
-            " return; start a task for it, or wait for nobody"
+            " return; start a task for it, or take a policy that waits for no host"
         )
 
 

@@ -504,7 +504,7 @@ def _check_in_thread() -> None:
 def _count(policy: AckPolicy) -> int:
     count = policy.hosts_min
     if count is None:
-        raise ValueError("hosts expected with 'from: all': nobody knows which are all")
+        raise ValueError("hosts expected with 'from: all': it is not known which are all")
     return count
 
 

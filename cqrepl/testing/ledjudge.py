@@ -176,7 +176,7 @@ class LedJudge:
         self.check()
         leading, led = self.leading, self._led
         if len(leading) != 1:
-            text = f"hosts {leading} lead the queue" if leading else "nobody leads the queue"
+            text = f"hosts {leading} lead the queue" if leading else "no host leads the queue"
             whys = "; ".join(self._refusals.values()) if not leading else ""
             raise BrokenPromiseError("leader", f"{text}: {whys}" if whys else text)
         source = led.copies[leading[0]]

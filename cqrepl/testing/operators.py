@@ -142,7 +142,7 @@ class Operator:
             done = await self.tell(host, asked)
             is_alone = self._under_way == 1 and self._turns == turns + 1
         if done is None:
-            self.counts["nobody knows"] += 1
+            self.counts["not known"] += 1
             return None
         is_same = is_alone and self._state(to) == before
         if "error" in done:

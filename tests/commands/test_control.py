@@ -131,7 +131,7 @@ async def test_a_host_that_nobody_can_tell_anything_ends(tmp_path: Path) -> None
         pair.run_dir.chmod(0o777)  # others write there: no socket is made
         await pair.begin()
         assert await pair.two.exit_code() == 1
-        assert "nobody can ask for the status" in pair.two.said
+        assert "cqrepl status cannot ask this host" in pair.two.said
         assert STAYS not in pair.two.said
 
 

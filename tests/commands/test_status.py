@@ -203,7 +203,7 @@ async def test_a_path_that_is_too_long_is_told(
 ) -> None:
     async with asked_at(tmp_path / ("d" * 120), 1, lambda: {"v": 1}):
         pass
-    assert "nobody can ask for the status" in caplog.text
+    assert "cqrepl status cannot ask this host" in caplog.text
 
 
 @pytest.mark.parametrize("line", [b"\n", b"status\n", b"[1]\n", b'{"v": 2}\n', b"x" * 5000])

@@ -128,7 +128,7 @@ def test_an_append_lock_that_is_no_longer_ours(path: Path, queue: Queue) -> None
     appender = queue.appender()
     fence = ExitStack()
     fence.enter_context(appender.fenced(1.0))
-    for holder, said in ((UNLOCKED, "nobody"), (ONE_BEFORE, "process 1")):
+    for holder, said in ((UNLOCKED, "no process"), (ONE_BEFORE, "process 1")):
         set_word(path, APPEND_LOCK_KEY, holder)
         with pytest.raises(QueueError, match=f"by force: {said} holds it"):
             appender.append_at(batch(0, b"x"))

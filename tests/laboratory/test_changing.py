@@ -188,7 +188,7 @@ def test_what_is_promoted_in_the_end_is_looked_at() -> None:
     """A promotion has ended in the middle, and no host leads."""
     outcome = run(ENDS_IN_THE_MIDDLE)
     assert outcome.broken is None, outcome.broken
-    assert counts(outcome) == {"as planned": 1, "done": 1, "nobody knows": 1}
+    assert counts(outcome) == {"as planned": 1, "done": 1, "not known": 1}
 
 
 @pytest.mark.usefixtures("slow_leader")

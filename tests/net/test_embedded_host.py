@@ -138,7 +138,7 @@ async def test_a_task_appends_as_a_policy_says(tmp_path: Path) -> None:
         nobody = AckPolicy(hosts=frozenset({7}), timeout_seconds=0.01, on_timeout=OnTimeout.FAIL)
         with pytest.raises(AckUnknown, match="not known whether hosts have"):
             await queue.append(b"c", now_ms=NOON_MS, policy=nobody)
-        with pytest.raises(ValueError, match="nobody knows which are all"):
+        with pytest.raises(ValueError, match="it is not known which are all"):
             await queue.append(b"no", policy=AckPolicy(from_=From.ALL))
         with trio.move_on_after(0.05) as scope:  # it is appended first
             unlimited = AckPolicy(hosts=frozenset({7}))

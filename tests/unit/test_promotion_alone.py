@@ -224,7 +224,7 @@ def test_two_halves_with_two_files_do_not_both_lead() -> None:
 
 
 def test_copies_of_which_one_has_promised_tell_no_more_who_led() -> None:
-    """Where both halves know only of that promise, either one could be the later."""
+    """Either half could be the later one where both know of that promise alone."""
     hosts = Hosts(4, acks=2)
     hosts.promise(3, 1, 3)
     assert hosts.plan(3, {3, 4}).may_split

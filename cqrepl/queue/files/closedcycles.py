@@ -47,7 +47,7 @@ from cqrepl.queue.format.index import Cycle
 from cqrepl.surroundings import surroundings
 
 FETCH: Final = "cqrepl repair QUEUE --from HOST:PORT --apply"  # what mends a closed store file
-LET_GO: Final = "if nobody has it any more: cqrepl repair QUEUE --accept-missing --apply"
+LET_GO: Final = "if no copy has it any more: cqrepl repair QUEUE --accept-missing --apply"
 PUT_BACK: Final = f"put it back, from a backup or a copy: {FETCH}; {LET_GO}"
 CLOSED_FILE_NAME: Final = "closed.cqmanifest"
 _MAGIC: Final = b"cqclosed"

@@ -235,7 +235,7 @@ class WordLock:
         holder = self.holder()
         return QueueError(
             f"expected {self._key} to be held by process {self._mine}, it was taken away by force:"
-            f" {'nobody' if holder is None else f'process {holder}'} holds it",
+            f" {'no process' if holder is None else f'process {holder}'} holds it",
             path=self._path,
         )
 

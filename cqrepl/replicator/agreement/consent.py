@@ -79,7 +79,7 @@ def check_return(
         return
     here, there = (format_index(end) for end in ends)
     if settings.hosts is None:
-        why = "nobody may give back (--accept-returns none)"
+        why = "no host may give back (--accept-returns none)"
     elif is_known and is_proved:
         raise ReturnRefused(
             f"host {host_id} is longer than its leader (next index {there}, here {here}), which has"

@@ -523,4 +523,4 @@ def _span(first: Index, end: Index) -> str:
 
 
 def _hosts(ids: tuple[int, ...]) -> str:
-    return ", ".join(f"host {each}" for each in ids) or "nobody"
+    return ", ".join(f"host {each}" for each in ids) or "no host"
