@@ -6,7 +6,7 @@ import net.openhft.chronicle.queue.impl.single.SingleChronicleQueue;
 
 /**
  * TryAppend DIR PAYLOADHEX: one plain append to an existing queue; prints whether it was "written" or "refused".
- * A write lock that somebody holds is waited for 1.5 x interop.timeoutMs.
+ * TryAppend waits 1.5 x interop.timeoutMs for a write lock that another process holds.
  */
 final class TryAppend {
     private TryAppend() {
