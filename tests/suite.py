@@ -86,8 +86,26 @@ COVERED: Final = ("tests/unit", "tests/net")
 FUZZED: Final = "tests/fuzz"
 # kernel tests take each kernel anyway; these once more, as they lay files and frames with it
 QUICK_ON_BOTH: Final = ("tests/unit/queue", "tests/unit/protocol")
+# the rest of tests/net is in `long`: most of it is decided above the kernel
 ON_BOTH: Final = (
-    "tests/net",
+    "tests/net/test_acklog.py",
+    "tests/net/test_back_copy.py",
+    "tests/net/test_claims.py",
+    "tests/net/test_commits.py",
+    "tests/net/test_excerpt_path.py",
+    "tests/net/test_levels.py",
+    "tests/net/test_lineage.py",
+    "tests/net/test_live.py",
+    "tests/net/test_live_acks.py",
+    "tests/net/test_live_pumps.py",
+    "tests/net/test_lost_ends.py",
+    "tests/net/test_marks_above_ends.py",
+    "tests/net/test_overlap.py",
+    "tests/net/test_passed_on.py",
+    "tests/net/test_reconnect.py",
+    "tests/net/test_resends.py",
+    "tests/net/test_runs.py",
+    "tests/net/test_tailers.py",
     "tests/commands/test_queue_processes.py",
     "tests/faults/test_back_copy_lock.py",
     "tests/faults/test_crash.py",
@@ -209,7 +227,14 @@ def long_phases() -> list[Phase]:
         tests("everything", "--timeout", "3600", **more),
         tests("unit and net", *SHORT, "--cov", "--cov-report=", *COVERED),
         Phase(name="coverage", words=(sys.executable, "-P", "tests/coverage_floor.py")),
-        tests("the plain kernel", *SPREAD, *QUICK_ON_BOTH, *ON_BOTH, CQREPL_KERNEL="python"),
+        tests(
+            "the plain kernel",
+            *SPREAD,
+            *QUICK_ON_BOTH,
+            *ON_BOTH,
+            "tests/net",
+            CQREPL_KERNEL="python",
+        ),
         made("fuzz-native", "SECONDS=600"),
     ]
 

@@ -118,7 +118,7 @@ class Promotion:
             assert_same(self.paths[2], self.paths[host_id])
             assert load_epochs(self.paths[host_id]).history == epochs.history
         (tail,) = (self.paths[1] / "quarantine").iterdir()
-        assert len(read(tail)) == 12
+        assert len(read(tail)) == 3
         return has_died
 
     def _promoted(self, host: HostProcess) -> bool:

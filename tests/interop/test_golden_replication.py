@@ -14,7 +14,13 @@ import trio
 
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
-from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, FILE_KEY, SENT_KEY, SYNCED_KEY
+from cqrepl.queue.files.chroniclemarks import (
+    ACKNOWLEDGED_KEY,
+    FILE_KEY,
+    FIRST_KEY,
+    SENT_KEY,
+    SYNCED_KEY,
+)
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.files.keptidentity import HIGH_KEY, LOW_KEY
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
@@ -95,6 +101,7 @@ class Untouched:
         assert synced >= last_index or synced == were[SYNCED]
         were.pop(SYNCED, None)  # an old table store has none
         keys.pop(FILE_KEY.lower(), None)  # the file that a host has seen last
+        keys.pop(FIRST_KEY.lower(), None)  # the first cycle that a source has streamed
         assert keys == were | dict.fromkeys(MARKS | HOST_MARKS, last_index)
 
 

@@ -145,7 +145,7 @@ async def test_a_copy_that_puts_aside_what_differs_promises_afterwards(
         assert not copy.is_paused
         await all_follow(cluster, 2, 14)
         (folder,) = (cluster.at(3) / "quarantine").iterdir()
-        assert len(read(folder)) == 12
+        assert len(read(folder)) == 2
 
 
 async def old_backup(cluster: ThreeHosts) -> None:
@@ -237,7 +237,7 @@ async def test_a_tail_that_waits_for_another_process_while_the_leader_changes_ag
             assert len(read(cluster.at(1))) == 18
         await all_follow(cluster, 3, 12)
         (folder,) = (cluster.at(1) / "quarantine").iterdir()
-        assert len(read(folder)) == 18
+        assert len(read(folder)) == 8
 
 
 @pytest.mark.parametrize("has_tail", [False, True])

@@ -35,6 +35,7 @@ def spark_command(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.long
 def test_executors_that_see_other_directories_at_the_same_path_are_refused(tmp_path: Path) -> None:
     """Executors are refused that see another directory than the driver at the same path. Each
     worker here has a directory of its own where the driver has the copy: a sound one, while the

@@ -418,6 +418,7 @@ def other(drivers: Drivers) -> Iterator[Driver]:
         yield driver
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_workers_and_drivers_that_are_killed_and_two_runs_at_once(
     drivers: Drivers, other: Driver
