@@ -17,6 +17,7 @@ import os
 import threading
 import zlib
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -144,10 +145,11 @@ class Queue:
             queue = cls.open_for_append(path, create=create, wait_for_seconds=wait_for_seconds)
         else:
             table = open_table(path, writable=False)
-            layout = guess_layout(path, store_names(path)) if table is None else table.layout
-            if table is not None:
-                table.close()
-            queue = cls(path, with_indexing(path, layout))
+            with closing(table) if table is not None else nullcontext():
+                layout = guess_layout(path, store_names(path)) if table is None else table.layout
+                queue = cls(path, with_indexing(path, layout))
+                if table is not None:
+                    queue._cycles.note_begin(table)
             queue._wait_for_seconds = wait_for_seconds
         queue._block_bytes = block_bytes
         if durability is Durability.SYNCED:

@@ -64,9 +64,13 @@ class Cycles:
             except FileNotFoundError:
                 return self._begin
             with closing(table):
-                found = table.find(BEGIN_KEY)
-                if found is not None:
-                    self._begin = Index(max(found.load(), NEXT_OF_EMPTY))
+                self._begin = self.note_begin(table)
+        return self._begin
+
+    def note_begin(self, table: TableStore) -> Index:
+        """Takes `begin` from the table store, where that is open: it is not opened for it again."""
+        found = table.find(BEGIN_KEY) if table.has_early(BEGIN_KEY) else None
+        self._begin = Index(max(found.load(), NEXT_OF_EMPTY)) if found else NEXT_OF_EMPTY
         return self._begin
 
     def not_before_begin(self, index: int) -> Index:

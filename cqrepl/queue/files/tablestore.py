@@ -170,6 +170,11 @@ class TableStore:
         position = self._positions.get(wanted)
         return None if position is None else TableValue(self._mapping, position)
 
+    def has_early(self, key: str) -> bool:
+        """True for a key that may have been added as the table store was made: its bytes stand in
+        the first page. No key is walked over, of which there may be thousands."""
+        return key.encode() in bytes(self._mapping.data[:PAGE_BYTES])
+
     def value(self, key: str, initial: int) -> TableValue:
         """The value of a key, which is added with `initial` if there is none."""
         found = self.value_within(key, initial, _FILE_BYTES_MAX)
