@@ -15,9 +15,7 @@ what other writers have left unsynced in lower files, and the marks that close t
 """
 
 from dataclasses import replace
-from typing import Final
 
-from cqrepl.kernel.batch import FindStop
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.mapping import check_name
@@ -27,7 +25,6 @@ from cqrepl.queue.format.index import (
     SEQUENCE_FIRST,
     Cycle,
     Index,
-    Position,
     Sequence,
     index_of,
 )
@@ -37,8 +34,6 @@ from cqrepl.queue.write.nextcycle import remove_passed
 from cqrepl.queue.write.pretoucher import PageToucher
 from cqrepl.queue.write.storewriter import StoreWriter
 from cqrepl.queue.write.writerterms import WriterTerms, check_room
-
-_LOOKED_AT_MAX: Final = 1024  # excerpts that are walked over at one look
 
 
 class QueueEnd:
@@ -64,7 +59,6 @@ class QueueEnd:
         self._commits = commits
         self.writer: StoreWriter | None = None
         self._has_left_any = False  # excerpts, in cycles below the writer's
-        self._last: Position | None = None  # of the writer's last excerpt at the last look
         self.cycle_last = Cycle(0)  # the highest that is known to have a file
         self.changes_seen = -1  # the listing's, when the directory was last looked at
         self._checked_below = listing.checked_below(cycles.listing())
@@ -102,10 +96,8 @@ class QueueEnd:
         changes = self._listing.changes()
         writer = self.writer
         if writer is not None:
-            self._check_last(writer)
             writer.refresh()
             self._check_name(writer)
-            self._last = writer.store.write_position() or None
             if changes == self.changes_seen and not writer.has_ended:
                 return
         cycles = self._cycles.listing()
@@ -113,7 +105,6 @@ class QueueEnd:
         later = self._last_with_excerpts(cycles, -1 if writer is None else writer.cycle)
         if later is not None:
             self._stand(later)
-            self._last = later.store.write_position() or None
         self.changes_seen = changes
 
     def at(self, cycle: Cycle, count: int) -> StoreWriter:
@@ -151,24 +142,6 @@ class QueueEnd:
         if self.writer is not None:
             self.writer.close()
         self.writer = None
-
-    def _check_last(self, writer: StoreWriter) -> None:
-        """Does nothing while excerpts lead from the last one of the last look to where the writer
-        is, of many the first ones.
-
-        Raises:
-            QueueDamaged: they do not: the file was cut, or an older one was written over it.
-        """
-        if self._last is None:
-            return
-        found = writer.store.find(self._last, count_max=_LOOKED_AT_MAX)
-        if found.stop is FindStop.NOT_READY and found.position < writer.place.position:
-            raise QueueDamaged(
-                f"expected excerpts up to position {writer.place.position}, which were appended,"
-                " found nothing there: another file was written over this one",
-                path=writer.path,
-                position=found.position,
-            )
 
     def _check_name(self, writer: StoreWriter) -> None:
         """Does nothing while the name of the writer's file leads to it, or the queue has moved as a
@@ -219,7 +192,6 @@ class QueueEnd:
     def _stand(self, writer: StoreWriter) -> None:
         """Makes this the current writer, and closes all cycles below it."""
         left, self.writer = self.writer, writer
-        self._last = None
         self.cycle_last = max(self.cycle_last, writer.cycle)
         if self._commits is not None:
             self._commits.sync_names(self._listing)

@@ -64,6 +64,7 @@ _BLOCK_BYTES: Final = 4096  # that a copy of what is lost is in
 _LENGTH_MIN: Final = 8 << 20
 _LENGTH_STEP: Final = 64 << 20
 _END_MARK_BYTES: Final = 8
+_LOOKED_AT_MAX: Final = 1024  # excerpts of a pen that are walked over at one look
 
 
 class StoreWriter:
@@ -93,6 +94,8 @@ class StoreWriter:
         self.reserved = 0
         self.place = START
         self.has_ended = False
+        self._position_last = Position(0)  # of the last excerpt that it knows, 0 for none
+        self._is_last_known = True  # false where a pen has appended since
         self._recover(terms)
         store.mapping.grows_from(self.place.position)
 
@@ -156,10 +159,11 @@ class StoreWriter:
         """Catches up with what other processes have appended since.
 
         Raises:
-            QueueDamaged: the file was cut or removed, or cannot be followed.
+            QueueDamaged: the file was cut, removed or written over, or cannot be followed.
         """
         self.store.mapping.check()
         self.store.mapping.check_named()
+        self._check_last()
         if not self.has_ended and self.store.word_at(self.place.position):
             self._take(self.store.walk(self.place))
 
@@ -196,6 +200,7 @@ class StoreWriter:
         """A pen has gone on to this place, and has allocated so far."""
         self.place = place
         self.reserved = max(self.reserved, reserved)
+        self._is_last_known = False
 
     def check_room(self, count: int) -> None:
         """Does nothing when so many more excerpts have indexes.
@@ -247,7 +252,8 @@ class StoreWriter:
         store.publish(position, laid.first_word)
         self._sync_published(position, laid.position_end)
         self.place = Place(Sequence(sequence + count), Position(laid.position_end))
-        store.record_last(Position(laid.position_last), Sequence(sequence + count - 1))
+        self._position_last = Position(laid.position_last)
+        store.record_last(self._position_last, Sequence(sequence + count - 1))
         assert store.word_at(position) == laid.first_word  # it is what readers find
         self._index(laid.marks)
         return count
@@ -325,7 +331,29 @@ class StoreWriter:
         if walked.position_last:
             last = Sequence(walked.place.sequence - 1)
             self.store.record_last(walked.position_last, last)
+        self._position_last = self.store.write_position()
         self._index(walked.marks)
+
+    def _check_last(self) -> None:
+        """Does nothing while excerpts lead from the last one that it knows to its place; of many
+        that a pen has appended, the first ones. In a file that an older one was written over, the
+        recorded position is an older one, too.
+
+        Raises:
+            QueueDamaged: they do not: the file was cut, or an older one was written over it.
+        """
+        recorded, known = self.store.write_position(), self._position_last
+        if not known or (self._is_last_known and recorded >= known):
+            return
+        found = self.store.find(known, count_max=_LOOKED_AT_MAX)
+        if found.stop is FindStop.NOT_READY and found.position < self.place.position:
+            raise QueueDamaged(
+                f"expected excerpts up to position {self.place.position}, which were appended,"
+                " found nothing there: another file was written over this one",
+                path=self.path,
+                position=found.position,
+            )
+        self._position_last, self._is_last_known = recorded, True
 
     def _sync(self, position: int) -> None:
         """Makes all before a header word durable, and the word itself, if that is promised."""
