@@ -7,11 +7,11 @@ first cycle that it has streamed or would have (`cqrepl.firstCycle`), and `files
 of those between. A cycle below the first one, of which no note tells, has come since.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import FIRST_KEY
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.read.count import count_in
 
@@ -31,29 +31,21 @@ def late_below(cycles: Cycles, first: int) -> list[Cycle]:
     return [cycle for cycle in below if cycle not in noted and count_in(cycles, cycle, 1)]
 
 
-def late_cycles(cycles: Cycles) -> list[Cycle]:
+def late_cycles(cycles: Cycles, keys: Mapping[str, int]) -> list[Cycle]:
     """The cycles that a source has not streamed, as far as what is kept tells, ascending. One that
-    runs finds them, and lowers its marks; this is for who looks at the queue before.
+    runs finds them, and lowers its marks; this is for a command that looks at the queue before.
+
+    Args:
+        keys: of the table store.
 
     Raises:
         QueueError: a store file cannot be read.
         OSError: what is kept cannot be read.
     """
-    first = _first_known(cycles)
+    first = keys.get(FIRST_KEY.lower(), _NONE)
     if first == _NONE:
         return []
     noted = cycles.closed.load()
     highest = max(noted, default=_NONE)
     between = [c for c in cycles.listing() if first <= c < highest and c not in noted]
     return late_below(cycles, first) + [cycle for cycle in between if count_in(cycles, cycle, 1)]
-
-
-def _first_known(cycles: Cycles) -> int:
-    try:
-        table = TableStore(cycles.table_path, writable=False)
-    except FileNotFoundError:
-        return _NONE
-    try:
-        return table.keys().get(FIRST_KEY.lower(), _NONE)
-    finally:
-        table.close()

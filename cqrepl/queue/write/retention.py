@@ -24,7 +24,7 @@ is renewed after the last, since its tailers write there what they found in the 
 A process that dies in between leaves a listing that the next writer renews on opening.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -47,7 +47,6 @@ from cqrepl.queue.read.registration import registered_readers
 
 _LOCK_TIMEOUT_S: Final = 5.0
 _NAMES_SHOWN: Final = 5
-_OF_HOSTS: Final = ("host ", "the replication, ")
 _START: Final = "the start, never moved"
 
 
@@ -91,10 +90,10 @@ def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
         QueueDamaged: a store file's end cannot be trusted.
     """
     listed = cycles.listing()
-    positions = _positions(cycles, policy.forgotten)
-    late = (
-        set(late_cycles(cycles)) if any(who.startswith(_OF_HOSTS) for who, _ in positions) else ()
-    )
+    readers, keys = _readers(cycles)
+    hosts = list(_hosts(cycles, keys, policy.forgotten))
+    positions = readers + hosts
+    late = set(late_cycles(cycles, keys)) if hosts else set()
     last = next((one for one in reversed(listed) if count_in(cycles, one, 1)), None)
     verdicts: list[FileVerdict] = []
     for nth, cycle in enumerate(listed):
@@ -171,18 +170,25 @@ def _forget(cycles: Cycles, hosts: Iterable[int]) -> None:
         chronicle.close()
 
 
-def _positions(cycles: Cycles, forgotten: frozenset[int]) -> list[tuple[str, int]]:
-    """Every reader whose position counts, and the next index that it needs."""
+def _readers(cycles: Cycles) -> tuple[list[tuple[str, int]], dict[str, int]]:
+    """Every reader whose position counts, and the next index that it needs; and all keys of the
+    table store."""
     try:
         table = TableStore(cycles.table_path, writable=False)
     except FileNotFoundError:
-        return []
+        return [], {}
     try:
         found = [(f"named tailer {name}", at) for name, at in named_tailers(table).items()]
         found += [(f"reader {name}", at) for name, at in registered_readers(table).items()]
-        keys = table.keys()
+        return found, table.keys()
     finally:
         table.close()
+
+
+def _hosts(
+    cycles: Cycles, keys: Mapping[str, int], forgotten: frozenset[int]
+) -> Iterator[tuple[str, int]]:
+    """Every host that is known, and the replication as a whole; and the next index of each."""
     acknowledged = keys.get(ACKNOWLEDGED_KEY.lower(), FORGOTTEN)
     sent = keys.get(SENT_KEY.lower(), FORGOTTEN)
     known = marks_of(keys, read_slots(cycles.table_path.parent))
@@ -190,19 +196,18 @@ def _positions(cycles: Cycles, forgotten: frozenset[int]) -> list[tuple[str, int
     asked = [levels.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN) for levels in hosts.values()]
     if max(acknowledged, *asked, FORGOTTEN) > FORGOTTEN:
         if acknowledged > FORGOTTEN:
-            found.append(("the replication, acknowledged,", acknowledged))
+            yield "the replication, acknowledged,", acknowledged
         for host, levels in hosts.items():
             at = levels.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
-            found.append((f"host {host}, acknowledged,", max(at, NEXT_OF_EMPTY)))
+            yield f"host {host}, acknowledged,", max(at, NEXT_OF_EMPTY)
             synced = levels.get(MarkLevel.SYNCED, FORGOTTEN)
             if FORGOTTEN < synced < at:  # a power cut there may yet take it: then it comes again
-                found.append((f"host {host}, on its disk,", synced))
+                yield f"host {host}, on its disk,", synced
     elif sent > FORGOTTEN:
-        found.append(("the replication, sent,", sent))
+        yield "the replication, sent,", sent
         for host, levels in hosts.items():
             at = levels.get(MarkLevel.SENT, FORGOTTEN)
-            found.append((f"host {host}, sent,", max(at, NEXT_OF_EMPTY)))
-    return found
+            yield f"host {host}, sent,", max(at, NEXT_OF_EMPTY)
 
 
 def _kept_by_policy(
