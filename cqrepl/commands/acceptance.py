@@ -116,46 +116,33 @@ def _unproved_text(found: Unproved, *, is_applied: bool) -> str:
 
 
 def _lost_fields(lost: LostCycle) -> dict[str, object]:
-    return {
-        "v": 1,
-        "kind": "accept-missing",
-        "path": str(lost.path),
-        "cycle": lost.cycle,
-        "noted": lost.noted,
-        "excerpts": lost.found,
-    }
+    more = {"cycle": lost.cycle, "noted": lost.noted, "excerpts": lost.found}
+    return _fields("accept-missing", lost.path, **more)
 
 
 def _begin_fields(found: Begin) -> dict[str, object]:
-    return {
-        "v": 1,
-        "kind": "accept-begin",
-        "path": str(found.path),
-        "index_first": format_index(found.index),
-    }
+    return _fields("accept-begin", found.path, index_first=format_index(found.index))
 
 
 def end_fields(lost: LostEnd) -> dict[str, object]:
     """Of an end that is gone, for JSON."""
-    return {
-        "v": 1,
-        "kind": "accept-end",
-        "path": str(lost.path),
-        "index_first": format_index(lost.index),
-        "text": lost.what,
-    }
+    more = {"index_first": format_index(lost.index), "text": lost.what}
+    return _fields("accept-end", lost.path, **more)
 
 
 def _unproved_fields(found: Unproved) -> dict[str, object]:
-    return {
-        "v": 1,
-        "kind": "accept-unproved",
-        "path": str(found.path),
-        "index_first": format_index(found.start),
-        "next_index": format_index(found.end),
-        "excerpts": found.excerpts,
-        "torn": [format_index(index) for index in found.torn],
-    }
+    return _fields(
+        "accept-unproved",
+        found.path,
+        index_first=format_index(found.start),
+        next_index=format_index(found.end),
+        excerpts=found.excerpts,
+        torn=[format_index(index) for index in found.torn],
+    )
+
+
+def _fields(kind: str, path: Path, **more: object) -> dict[str, object]:
+    return {"v": 1, "kind": kind, "path": str(path), **more}
 
 
 def _json_lines(lines: Iterable[dict[str, object]]) -> str:

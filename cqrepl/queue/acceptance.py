@@ -74,10 +74,12 @@ class Begin:
     """The first excerpt of a queue, before which it may lack some that its source has.
 
     Args:
-        path: of its store file.
+        cycle: the lowest one that has a store file.
+        path: of that.
     """
 
     index: Index
+    cycle: Cycle
     path: Path
 
 
@@ -137,13 +139,7 @@ def begin_to_accept(path: Path) -> Begin | None:
         OSError: what is noted cannot be read.
     """
     with Queue.open(path) as queue:
-        cycles, index = queue.cycles, queue.first_index()
-        if index is None:
-            return None
-        first = min(cycles.listing())
-        if cycles.closed.holds_from(first) >= first:
-            return None
-        return Begin(index=index, path=cycles.path_of(first))
+        return _begin(queue)
 
 
 def accept_begin(path: Path) -> Begin | None:
@@ -154,15 +150,24 @@ def accept_begin(path: Path) -> Begin | None:
     Raises:
         QueueError, OSError: as `begin_to_accept`; or it cannot be noted. Nothing was changed.
     """
-    found = begin_to_accept(path)
-    if found is not None:
-        with Queue.open(path) as queue:
-            cycles = queue.cycles
-            first = min(cycles.listing())
-            cycles.closed.remember(ClosedCycle(Cycle(first - 1), 0, UNKNOWN_CHAIN))
-            cycles.closed.note_below(first)
+    with Queue.open(path) as queue:
+        found = _begin(queue)
+        if found is not None:
+            closed = queue.cycles.closed
+            closed.remember(ClosedCycle(Cycle(found.cycle - 1), 0, UNKNOWN_CHAIN))
+            closed.note_below(found.cycle)
             sync_path(path)
-    return found
+        return found
+
+
+def _begin(queue: Queue) -> Begin | None:
+    cycles, index = queue.cycles, queue.first_index()
+    if index is None:
+        return None
+    first = min(cycles.listing())
+    if cycles.closed.holds_from(first) >= first:
+        return None
+    return Begin(index=index, cycle=first, path=cycles.path_of(first))
 
 
 def lost_end_of(path: Path) -> LostEnd | None:
