@@ -229,7 +229,7 @@ async def test_an_id_that_is_no_hosts(tmp_path: Path) -> None:
 async def test_sinks_that_are_ahead_give_back_one_after_the_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the first one takes; the other one has more, and adds that."""
+    """The second sink has more, and adds that, however long the first one takes."""
     monkeypatch.setattr(backcopy, "LOCK_SECONDS", 0.05)
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 5})

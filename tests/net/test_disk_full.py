@@ -263,7 +263,7 @@ async def test_a_log_that_finds_no_space_comes_back(
 async def test_its_reason_is_logged_once_on_both_sides(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However often it is tried; and once more when the queue goes on."""
+    """A queue that is tried often logs its reason once, and once more when it goes on."""
     caplog.set_level("INFO")
     fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     with small_file_system(tmp_path / "small") as larger:

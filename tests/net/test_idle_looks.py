@@ -90,7 +90,7 @@ async def test_a_name_that_has_changed_is_looked_at(
 async def test_a_look_that_ends_early_is_told_and_tried_again(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever it was that stood in its way, the queue is watched."""
+    """The queue is watched, whatever stood in the way of the look."""
     (watched.queue.path / CLOSED_FILE_NAME).mkdir()
     for _ in range(2):
         await watched.disk.look()

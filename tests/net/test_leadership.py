@@ -123,7 +123,7 @@ async def test_policies_in_turn_are_each_waited_for_as_they_say(path: Path) -> N
 async def test_when_the_time_is_over_it_is_not_known(
     path: Path, is_task: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever the policy says of it: never is it told that a write has failed."""
+    """No policy has it told that a write has failed."""
     caplog.set_level(logging.WARNING, "cqrepl.replicator.leadership")
     async with live_source(path) as source:
         leading = source.leading()
@@ -286,7 +286,7 @@ def test_a_thread_that_waits_is_woken_for_its_own_wait_alone(tmp_path: Path) -> 
 
 
 async def test_each_acknowledgement_wakes_the_thread_that_waits_for_it(tmp_path: Path) -> None:
-    """However many others wait, and whether a live pump takes it or the event loop."""
+    """Many others wait; a live pump takes it, or the event loop."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 64})
     async with live_source(tmp_path / "q") as source, scripted(source.port, 2, 1) as sink:
         _, cid = await sink.answer(0)

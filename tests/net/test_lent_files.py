@@ -154,7 +154,7 @@ async def test_a_queue_that_finds_too_few_descriptors_is_closed_behind_a_thread(
 async def test_few_others_are_looked_at_with_each_queue_that_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many a connection has; and none that is let go of, which its owner closes."""
+    """A connection may have many; none is looked at that is let go of, which its owner closes."""
     looked_at: list[list[str]] = []
     reserve = sinklanes.reserve
 

@@ -195,7 +195,7 @@ def counted(source: Source) -> int:
 async def test_a_file_that_is_waited_for_is_listed_once(
     paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often the live pump comes back for other queues."""
+    """The live pump may come back for other queues as often as it likes."""
     listed: list[Path] = []
     following = Cycles.following
 
@@ -321,7 +321,7 @@ def has_all(source: Source, name: str, index: int) -> bool:
 async def test_words_of_what_is_safe_have_one_rate_for_all_queues(
     paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many stream; and none is left out."""
+    """Many queues stream, and none is left out."""
     async with joined(paths, tmp_path) as (source, sink):
         words = session_of(source).words
         await eventually(lambda: not words.is_behind)

@@ -1,4 +1,4 @@
-"""Whatever a configuration holds: it is read, or refused with one line."""
+"""A configuration is read, or refused with one line, whatever it holds."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""However a stream is limited, its batches hold everything once, in order, and never too much."""
+"""The batches of a limited stream hold everything once, in order, and never too much."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""However a queue is cut into splits, they hold each of its excerpts once, and in order."""
+"""The splits of a queue hold each of its excerpts once, and in order, however it is cut."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does a cycle come to a queue of a source that its streams have passed?
+"""Finds cycles that come to a queue of a source after its streams have passed them.
 
 Theory of operation. Streams go upwards: a store file of a cycle before the ones that were sent, as
 of a writer whose clock was set back, is read by none of them. Once a second, where names in the

@@ -79,7 +79,7 @@ class LiveStream(Protocol):
     kept_back: dict[AckLevel, str]
 
     def withhold(self, index: int) -> None:
-        """Whatever its sink acknowledges from now on, no mark is behind this index."""
+        """No mark is behind this index from now on, whatever its sink acknowledges."""
 
 
 class SourceQueue:
