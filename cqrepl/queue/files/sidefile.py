@@ -10,6 +10,7 @@ that may not be read: it is in the way, and says nothing of what the queue holds
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,8 @@ def open_side_file(path: Path, flags: int) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        _refuse(path, os.lstat(path).st_mode)
+        with suppress(FileNotFoundError):  # it could not be made, as where all is read-only
+            _refuse(path, os.lstat(path).st_mode)
         raise error from None
     try:
         _refuse(path, os.fstat(descriptor).st_mode)

@@ -1,5 +1,6 @@
 """A pipe or the like under the name of a side file keeps no process waiting, and is named."""
 
+import errno
 import os
 import resource
 import stat
@@ -169,6 +170,18 @@ def test_no_command_waits(path: Path, invoke: Invoke, command: str, name: str, k
         queue.append(b"more")
     elsewhere = path.parent / "elsewhere"
     assert not elsewhere.exists() or elsewhere.read_bytes() == b"of somebody else"
+
+
+def test_one_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    """It is not there, and that is not the reason: here there are no descriptors left."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError) as found:
+            open_side_file(tmp_path / CLOSED_FILE_NAME, os.O_RDWR | os.O_CREAT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found.value.errno == errno.EMFILE
 
 
 def test_one_that_is_written_in_part_takes_nobody_s_place(tmp_path: Path) -> None:
