@@ -153,7 +153,9 @@ class LateWatch:
             changed_ns = os.stat(self._cycles.path).st_mtime_ns
         except OSError:
             return False  # who reads it tells
-        before, self._seen_ns = self._seen_ns, changed_ns
-        if here.wall_ns() - changed_ns < LONG_TICK_NS:
-            self._seen_ns = _NEVER  # it may change again within the same tick of that clock
-        return changed_ns != before
+        if changed_ns == self._seen_ns:
+            return False
+        # one of now may change again within the same tick of that clock
+        is_recent = here.wall_ns() - changed_ns < LONG_TICK_NS
+        self._seen_ns = _NEVER if is_recent else changed_ns
+        return True
