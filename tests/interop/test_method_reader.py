@@ -192,6 +192,7 @@ def test_what_java_does_not_take_for_a_call(java: JavaQueue, tmp_path: Path) -> 
 
 def test_what_python_wrote_comes_back_to_python() -> None:
     for name, args, _ in ROWS:
+        # `decode` gives an object: here a dict
         (again,) = wire.decode(wire.encode_call(name, *args)).items()  # type: ignore[attr-defined]
         assert again[0] == name
     assert wire.decode(wire.encode(FULL), Order) == FULL

@@ -53,9 +53,9 @@ def test_a_queue_that_knows_of_no_host_takes_no_policy(tmp_path: Path) -> None:
     with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
         said = r"/q: a queue of the host .* expected for a policy.*: host\.queue\(name\)\.open\(\)"
         with pytest.raises(ValueError, match=said):
-            queue.append(b"no", policy=SYNCED)  # type: ignore[arg-type]
+            queue.append(b"no", policy=SYNCED)  # type: ignore[arg-type]  # it is refused
         with pytest.raises(ValueError, match=said):
-            queue.append_many([b"no"], policy=SYNCED)  # type: ignore[arg-type]
+            queue.append_many([b"no"], policy=SYNCED)  # type: ignore[arg-type]  # refused too
         assert held(queue) == []
 
 

@@ -80,7 +80,7 @@ def jobs(spark: "SparkSession", queue: Path) -> object:
 
 def tables(spark: "SparkSession", queue: Path) -> object:
     """The answers to statements about tables that a `DROP` would delete with a queue."""
-    ask = spark.guards_queues._ask  # type: ignore[attr-defined]
+    ask = spark.guards_queues._ask  # type: ignore[attr-defined]  # pyspark types no own attributes
     ask("CREATE TABLE elsewhere (index bigint) USING chronicle")  # by a program that registers less
     ask("CREATE TABLE moved (index bigint) USING chronicle")
     ask(f"ALTER TABLE moved SET LOCATION '{queue}'")

@@ -130,6 +130,7 @@ def test_a_time_that_is_no_number_is_none(path: Path) -> None:
 
         with Queue.open(path / str(odd)) as queue:
             for time in (1, 255, 257, 999):
+                # the reader gives a float, as a user's may
                 assert queue.seek_time(time, read) == index - 256 + time  # type: ignore[arg-type]
 
 

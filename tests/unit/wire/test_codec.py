@@ -531,8 +531,8 @@ class Wide:
     whole: int = 0
     exact: Decimal = Decimal(0)
     orders: list[Order] = field(default_factory=list)
-    plain: list = field(default_factory=list)  # type: ignore[type-arg]
-    counts: dict = field(default_factory=dict)  # type: ignore[type-arg]
+    plain: list = field(default_factory=list)  # type: ignore[type-arg]  # bare on purpose
+    counts: dict = field(default_factory=dict)  # type: ignore[type-arg]  # bare as well
     ratio: float = 0.0
     byte: Int8 = field(default_factory=Int8)
     other: Any = None
