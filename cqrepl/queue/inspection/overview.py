@@ -181,15 +181,10 @@ class QueueInfo:
     @property
     def first_index(self) -> Index | None:
         """Index of the first excerpt; None when there is none."""
-        there = (file for file in self.files if file.index_last is not None)
-        return next(
-            (
-                max(self.begin, file.index_first)
-                for file in there
-                if file.index_last is not None and file.index_last >= self.begin
-            ),
-            None,
-        )
+        for file in self.files:
+            if file.index_last is not None and file.index_last >= self.begin:
+                return max(self.begin, file.index_first)
+        return None
 
     @property
     def last_index(self) -> Index | None:

@@ -117,9 +117,7 @@ class Outgoing:
         self._source: SourceHandler | None = None  # the core's half, once its stream has begun
         self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
         self._withheld: int | None = None  # no mark is to be behind it, once its lane is back
-        self.is_withheld = (
-            False  # what it acknowledges from now on proves nothing of what is before
-        )
+        self.is_withheld = False  # what it acknowledges proves nothing of what is before
         self.audited = NEXT_OF_EMPTY  # what the sink's files hold before this is what was sent
         self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
         self.audit_until = -math.inf  # by trio's clock: so long it is waited for
