@@ -30,6 +30,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PATIENCE_SECONDS = 60.0
 SLOWEST = 8  # files that are named
+CAUSES = "causes"  # the section of a report that holds them
+CAUSE_LENGTH = 400  # characters of each that are told
 TALLY = os.environ.pop("CQREPL_TALLY", "")  # where `suite` looks for what this run has counted
 
 # how fast a machine is decides about no test
@@ -49,6 +51,25 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """The report's line with the kernel that tests run on unless they choose one."""
     return f"kernel: {choose.NAME}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Puts the causes of a failure into its report: those that a group of errors holds, each."""
+    report = yield
+    if call.excinfo is not None and report.failed:
+        report.sections.append((CAUSES, "\n".join(causes_of(call.excinfo.value))))
+    return report
+
+
+def causes_of(error: BaseException) -> list[str]:
+    """One line for each error that is no group: its type, and the first line of its text."""
+    if isinstance(error, BaseExceptionGroup):
+        return [line for each in error.exceptions for line in causes_of(each)]
+    text = str(error).partition("\n")[0]
+    return [f"{type(error).__name__}: {text[:CAUSE_LENGTH]}"]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -71,9 +92,17 @@ def pytest_terminal_summary(
             "passed": passed,
             "failed": len(failed),
             "again": again,
+            "causes": [line for report in failed for line in cause_lines(report)],
             "slowest": slowest_files(reports),
         }
         Path(TALLY).write_text(json.dumps(tally))
+
+
+def cause_lines(report: pytest.TestReport) -> list[str]:
+    """A line that names the test and when it failed, and its causes."""
+    causes = [text for name, text in report.sections if name == CAUSES]
+    lines = [line for text in causes for line in text.splitlines()]
+    return [f"{report.nodeid} ({report.when})", *(f"    {line}" for line in lines)]
 
 
 def slowest_files(reports: Iterable[object]) -> list[tuple[str, float]]:

@@ -8,9 +8,10 @@ test lands in one of them by its path: see `QUICK`, `SLOW` and `SMOKES`. What be
 is in `long` alone.
 
 A phase that fails keeps no other from running. At the end there is a line for each phase, and for
-each file of tests that took long there (two run at a time), the commands that repeat what failed,
-and a line that counts tests, and each phase that is no run of tests as one. The exit code is 1 when
-anything failed. `total` adds up what the tiers have counted; one that did not end counts as failed.
+each file of tests that took long there (two run at a time), what failed with its causes, the
+commands that repeat it, and a line that counts tests, and each phase that is no run of tests as
+one. The exit code is 1 when anything failed. `total` adds up what the tiers have counted; one that
+did not end counts as failed.
 
 A run of tests writes what it counted to the file that CQREPL_TALLY names (see `conftest`).
 """
@@ -135,14 +136,15 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a phase; `again` is empty when nothing failed. The files that took longest come
-    with their seconds."""
+    """The result of a phase; `again` is empty when nothing failed, `causes` are lines for people.
+    The files that took longest come with their seconds."""
 
     phase: Phase
     seconds: float
     passed: int
     failed: int
     again: str
+    causes: Sequence[str]
     slowest: Sequence[tuple[str, float]]
 
     def line(self) -> str:
@@ -266,11 +268,11 @@ def run(phase: Phase) -> Outcome:
     environment = {**os.environ, "CQREPL_TALLY": str(TALLY), **phase.environment}
     started = time.monotonic()
     code = subprocess.run(phase.words, cwd=ROOT, env=environment, check=False).returncode
-    passed, failed, again, slowest = 0, 0, "", []
+    passed, failed, again, causes, slowest = 0, 0, "", [], []
     if TALLY.exists():
         tally = json.loads(TALLY.read_text())
         passed, failed, again = tally["passed"], tally["failed"], tally["again"]
-        slowest = tally["slowest"]
+        causes, slowest = tally["causes"], tally["slowest"]
     elif code == 0:
         passed = 1
     if code and not failed:  # no test failed, and still it did
@@ -281,6 +283,7 @@ def run(phase: Phase) -> Outcome:
         passed=passed,
         failed=failed,
         again=(again or phase.again) if failed else "",
+        causes=causes,
         slowest=slowest,
     )
 
@@ -295,6 +298,8 @@ def run_tier(tier: str) -> int:
         print("\n".join([outcome.line(), *outcome.slow_lines()]))
     commands = [outcome.again for outcome in outcomes if outcome.failed]
     if commands:
+        print("\nWhat failed:\n")
+        print("\n".join(line for outcome in outcomes for line in outcome.causes))
         print("\nTo repeat what failed:\n")
         print("\n".join(commands))
     passed = sum(outcome.passed for outcome in outcomes)

@@ -11,7 +11,8 @@ import random
 import select
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,8 @@ from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
 from cqrepl.queue.format.rollcycle import by_name
 from tests.support import forks
-from tests.support.java import JavaQueue, require_java
+from tests.support.inmemory import folder_in_memory
+from tests.support.java import Answer, JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload
 from tests.support.samples import check_marks
@@ -108,14 +110,15 @@ def append_count(
         os.write(answers, _ANSWER.pack(count, clocked.longest_s))
 
 
-@pytest.fixture(autouse=True)
-def quiet_disk() -> None:
-    """Bring what tests before this one have written to the disk.
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """A queue in memory.
 
-    Else a Java that makes or grows a file may have to wait for that, with the lock, for longer than
-    our writers wait for one that is alive.
+    On a busy disk a Java that makes or grows a file may have to wait for that, with the lock, for
+    longer than our writers wait for one that is alive.
     """
-    os.sync()
+    with folder_in_memory(tmp_path) as folder:
+        yield folder / "queue"
 
 
 def append_until(path: Path, seed: int, pause_s: float, go: int, answers: int) -> None:
@@ -207,13 +210,13 @@ def numbers_by_writer(path: Path, counts: dict[int, int]) -> dict[int, list[int]
     return found
 
 
-def await_first_appends(path: Path, seeds: Iterable[int]) -> None:
-    """Waits until each of these writers has appended.
+def await_first_appends(path: Path, running: Mapping[int, Future[Answer]]) -> None:
+    """Waits until each of these writers has appended; one that has ended before is told.
 
     A Java that appends for the first time loads what it needs for that while it has the lock: on a
     busy disk for longer than ours wait for one that is alive.
     """
-    missing = {payload(seed, 0, SIZE) for seed in seeds}
+    missing = {payload(seed, 0, SIZE) for seed in running}
     deadline = time.monotonic() + FIRST_APPENDS_S
     with Queue.open(path) as queue:
         tailer = queue.tailer()
@@ -221,6 +224,7 @@ def await_first_appends(path: Path, seeds: Iterable[int]) -> None:
             assert time.monotonic() < deadline, f"{len(missing)} writers have not appended"
             batch = tailer.next_batch()
             if batch is None:
+                assert not [each.result() for each in running.values() if each.done()]
                 time.sleep(0.01)
             else:
                 missing -= {bytes(data) for _, data in batch}
@@ -235,10 +239,9 @@ def assert_verified(java: JavaQueue, path: Path, count: int) -> int:
 
 
 def test_two_java_and_two_python_processes_append_to_one_queue(
-    verifier: JavaQueue, tmp_path: Path
+    verifier: JavaQueue, path: Path
 ) -> None:
     """One Python writer appends one by one, a second one also in batches."""
-    path = tmp_path / "queue"
     Queue.open_for_append(path, create=QueueLayout.of(by_name(ROLL_CYCLE))).close()
     batches = {3: [1], 4: [1, 1, 20, 1, 7]}
     ours = [
@@ -247,15 +250,15 @@ def test_two_java_and_two_python_processes_append_to_one_queue(
     ]
     with ExitStack() as stack:
         javas = [stack.enter_context(JavaQueue(props=WRITER_PROPS)) for _ in range(2)]
-        running = [
-            java.start("append", path, ROLL_CYCLE, COUNT, SIZE, seed, JAVA_RATE)
+        running = {
+            seed: java.start("append", path, ROLL_CYCLE, COUNT, SIZE, seed, JAVA_RATE)
             for seed, java in zip((1, 2), javas, strict=True)
-        ]
-        await_first_appends(path, (1, 2))
+        }
+        await_first_appends(path, running)
         for writer in ours:
             writer.start()
         longest = [writer.finish()[1] for writer in ours]
-        for future in running:
+        for future in running.values():
             answer = future.result(300)
             assert answer.exit == 0, answer
             longest.append(answer.lines[-1]["longestNs"] / 1e9)
@@ -269,13 +272,14 @@ def test_two_java_and_two_python_processes_append_to_one_queue(
     check_marks(path)
 
 
-def test_nobody_waits_long_for_a_writer_that_is_killed(verifier: JavaQueue, tmp_path: Path) -> None:
+def test_nobody_waits_long_for_a_writer_that_is_killed(
+    verifier: JavaQueue, path: Path, tmp_path: Path
+) -> None:
     """Two Java and two Python writers go on, while further ones come and are killed.
 
     Java itself waits 15 s before it looks whether a lock's holder lives; it waits less here because
     the Python writers take the lock over at once.
     """
-    path = tmp_path / "queue"
     Queue.open_for_append(path, create=QueueLayout.of(by_name(ROLL_CYCLE))).close()
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
@@ -293,7 +297,7 @@ def test_nobody_waits_long_for_a_writer_that_is_killed(verifier: JavaQueue, tmp_
             nth: java.start("append", path, ROLL_CYCLE, counts[nth], SIZE, nth, KILL_RATE)
             for nth, java in javas.items()
         }
-        await_first_appends(path, javas)
+        await_first_appends(path, running)
         for writer in (*survivors.values(), *killers):
             writer.start()
         for nth, future in running.items():

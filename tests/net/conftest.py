@@ -3,7 +3,19 @@
 import pytest
 
 from cqrepl.net import endpoint, pump, sharedsocket
-from cqrepl.replicator import hostevents
+from cqrepl.replicator import host, hostevents
+from cqrepl.replicator.queuestate import appendfence
+from tests.support.replicas import SECONDS
+
+
+@pytest.fixture(autouse=True)
+def patient_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a change of masters wait on a machine that stands still for a while, too.
+
+    A test of what ends such a wait sets a limit of its own.
+    """
+    monkeypatch.setattr(host, "HAND_OVER_SECONDS", SECONDS)
+    monkeypatch.setattr(appendfence, "WRITER_SECONDS", SECONDS)
 
 
 @pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])

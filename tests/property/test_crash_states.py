@@ -19,7 +19,6 @@ import operator
 import os
 import random
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -43,6 +42,7 @@ from cqrepl.queue.write import storewriter
 from cqrepl.queue.write.storewriter import StoreWriter
 from cqrepl.surroundings import Surroundings
 from tests.property.crash_model import Recorder, recording
+from tests.support.inmemory import folder_in_memory
 from tests.support.samples import NOON_MS, Excerpts, read
 
 STATES = int(os.environ.get("CQREPL_CRASH_STATES", "800"))
@@ -213,9 +213,8 @@ def boots(monkeypatch: pytest.MonkeyPatch) -> Boots:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """The folder for states: in memory if possible, since each state is opened with real syncs."""
-    in_memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=in_memory if in_memory.is_dir() else tmp_path) as made:
-        yield Path(made)
+    with folder_in_memory(tmp_path) as made:
+        yield made
 
 
 def try_states(checker: Checker, count: int, folder: Path) -> None:
