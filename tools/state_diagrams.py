@@ -3,9 +3,9 @@
     python -m tools.state_diagrams            rewrites what stands between the markers
     python -m tools.state_diagrams --check    exit code 1 when that would change the page
 
-The tables in `cqrepl/protocol/states.py` are what the handlers obey, so the page takes its
-diagrams, its lists of states and its tables of moves from there, and a test compares the two. For
-each table the page holds one pair of markers, a line each:
+The tables in `cqrepl/protocol/states.py` and `cqrepl/protocol/queuelife.py` are what the handlers
+obey, so the page takes its diagrams, its lists of states and its tables of moves from there, and a
+test compares the two. For each table the page holds one pair of markers, a line each:
 
     <!-- states of the connection: begin -->
     <!-- states of the connection: end -->
@@ -23,7 +23,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from cqrepl.protocol import states
+from cqrepl.protocol import queuelife, states
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 Moves = Mapping[tuple[Any, Any], Enum]  # from a state and a move to the next state
@@ -54,6 +54,18 @@ TABLES: Final[Mapping[str, Table]] = {
     ),
     "sink's lanes": Table(
         moves=states.SINK_LANE_MOVES, states=states.SinkLaneState, names=states.SinkLaneMove
+    ),
+    "queue that is taken in": Table(
+        moves=queuelife.COPY_MOVES, states=queuelife.CopyState, names=queuelife.CopyMove
+    ),
+    "reading for one sink": Table(
+        moves=queuelife.READ_MOVES, states=queuelife.ReadState, names=queuelife.ReadMove
+    ),
+    "taking by one sink": Table(
+        moves=queuelife.TAKE_MOVES, states=queuelife.TakeState, names=queuelife.TakeMove
+    ),
+    "word that holds a queue": Table(
+        moves=queuelife.HOLD_MOVES, states=queuelife.HoldState, names=queuelife.HoldMove
     ),
 }
 

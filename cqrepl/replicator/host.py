@@ -250,10 +250,10 @@ class Host:
         self._check_name(name)
         if name not in self.sink.queues:
             raise Refused(f"queue {name!r} is streamed from here: its copies can be put aside")
-        queue = self.sink.queues[name]
-        if queue.stop is None or queue.differs_at is None:
+        stop = self.sink.queues[name].life.stop
+        if stop is None or stop.differs_at is None:
             raise Refused(f"queue {name!r} has not stopped as diverged at an index that is known")
-        return queue.differs_at
+        return stop.differs_at
 
     async def quarantine(self, name: str) -> Quarantine:
         """Moves to quarantine what a queue that is taken in holds otherwise than its source, from
@@ -439,8 +439,8 @@ class Host:
 
     async def _take_over(self, name: str, master_id: int) -> None:
         queue = self.sink.queues[name]
-        if queue.stop is not None:
-            raise Refused(str(queue.stop))
+        if queue.life.stop is not None:
+            raise Refused(str(queue.life.stop))
         if not await self._until_so(partial(self._is_given_back, name, master_id)):
             is_there = master_id in self.endpoint.connections
             has = "has not given it back: reload there first" if is_there else "is not connected"

@@ -54,15 +54,14 @@ class LateRoles:
         queue = self._host.sink.queues.get(name)
         if queue is None:  # it was removed meanwhile
             return True
-        if queue.stop is not None:  # until it is resumed
+        if queue.life.stop is not None:  # until it is resumed
             return False
         try:
             await in_thread(queue.know_epochs)
         except (QueueError, OSError) as error:
             if is_passing(error):
                 return False
-            queue.stop = Stop.of(name, error, queue.path)  # it can be read, and is damaged
-            _logger.error("%s", queue.stop)
+            queue.end(Stop.of(name, error, queue.path))  # it can be read, and is damaged
             self._host.sink.changed.set()
             return False
         now = queue.epochs.now

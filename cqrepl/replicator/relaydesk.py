@@ -35,8 +35,8 @@ _logger: Final = logging.getLogger(__name__)
 
 def why_not_passed_on(copy: SinkQueue) -> str | None:
     """The reason why no host is to take this copy from here now; None where hosts may."""
-    if copy.stop is not None:
-        return copy.stop.message
+    if copy.life.stop is not None:
+        return copy.life.stop.message
     if copy.is_waiting_for_quarantine:
         return "what it holds otherwise than its source goes to quarantine"
     if not copy.is_open or not copy.queue.is_follower:
@@ -107,7 +107,7 @@ class RelayDesk:
         why = why_not_passed_on(copy)
         if why is None and open_queue is not None and open_queue.passed_by != path:
             why = "it comes another way now"
-        if why is None and open_queue is None and copy.held is None:
+        if why is None and open_queue is None and copy.life.hold.reason is None:
             self._open(copy, path)
         elif why is not None:
             if open_queue is not None:

@@ -22,6 +22,7 @@ from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
+from cqrepl.protocol.queuelife import CopyMove, HoldMove, Reason
 from cqrepl.queue import QueueError
 from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
@@ -39,11 +40,12 @@ from cqrepl.replicator.queuestate.descriptors import spare_descriptors
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import log_paths, named_logs
 from cqrepl.replicator.queuestate.queues import (
-    PAUSED,
-    REMOVED,
+    BY_HAND,
+    IS_REMOVED,
     Signal,
     check_apart,
     named,
+    turning,
     until,
     until_stuck,
 )
@@ -81,7 +83,7 @@ class Sink:
     @property
     def stops(self) -> list[Stop]:
         """The queues that have stopped, and those that a source has stopped."""
-        found = (queue.stop or queue.left for queue in self.queues.values())
+        found = (queue.life.end for queue in self.queues.values())
         return [stop for stop in found if stop is not None]
 
     def applied(self, index: int, queue: str | None = None) -> None:
@@ -125,7 +127,7 @@ class Sink:
     @property
     def has_stopped(self) -> bool:
         """True while `wait_stopped` would return at once."""
-        is_over = all(queue.stop for queue in self.queues.values())
+        is_over = all(queue.life.stop for queue in self.queues.values())
         return is_over and not self._lost_files.is_taking
 
     async def wait_stuck(self) -> None:
@@ -140,32 +142,31 @@ class Sink:
     def give_up_unnamed(self) -> None:
         """Sources have named what they have, and never this: it lacks everything."""
         for queue in self.queues.values():
-            if queue.was_left_out and not queue.was_offered and queue.stop is None:
+            if queue.was_left_out and not queue.was_offered and queue.life.stop is None:
                 self._refuse(queue)
 
     def _refuse(self, queue: SinkQueue) -> None:
         message = "no source that is connected has a queue of this name"
-        queue.stop = Stop(name=queue.name, reason=StopReason.REFUSED, message=message)
-        _logger.error("%s", queue.stop)
+        queue.end(Stop(name=queue.name, reason=StopReason.REFUSED, message=message))
 
     def give_up_paused(self) -> None:
         """Stops the queues that this machine keeps from going on: they may lack what their sources
         have."""
         for queue in self.queues.values():
-            if queue.stop is None and queue.pause.trouble is not None:
-                queue.stop = queue.pause.trouble
-                _logger.error("%s", queue.stop)
+            trouble = queue.life.trouble
+            if trouble is not None:
+                queue.end(trouble)
 
     def _damaged(self) -> Set[str]:
         """The queues that have stopped over damage of ours: it may yet be mended."""
-        stops = [queue.stop for queue in self.queues.values() if queue.stop is not None]
-        return {stop.name for stop in stops if stop.reason is StopReason.DAMAGED}
+        stops = [queue.life.stop for queue in self.queues.values()]
+        return {stop.name for stop in stops if stop and stop.reason is StopReason.DAMAGED}
 
     def _untaken(self) -> Set[str] | None:
         """The queues that no source has, that nothing gets through to, or that are damaged; None
         while one gets further, or while there is no source."""
-        ended = {name for name, queue in self.queues.items() if queue.stop or queue.left}
-        paused = {name for name, queue in self.queues.items() if queue.pause.trouble} - ended
+        ended = {name for name, queue in self.queues.items() if queue.life.end}
+        paused = {name for name, queue in self.queues.items() if queue.life.trouble}
         untaken = self.queues.keys() - ended - paused
         sessions = list(self._sessions())
         if (not sessions and untaken) or self._lost_files.is_mending:
@@ -184,8 +185,8 @@ class Sink:
     def restored(self, name: str) -> None:
         """The store files that a queue had lost are there again: it goes on."""
         queue = self.queues.get(name)
-        if queue is not None and queue.stop is not None:
-            queue.stop = None
+        if queue is not None and queue.life.stop is not None:
+            queue.life.move(CopyMove.BEGIN_ANEW)
             for session in list(self._sessions()):
                 session.begin_anew(name)
 
@@ -196,7 +197,7 @@ class Sink:
 
     async def pause(self, name: str) -> None:
         """Takes nothing more of a queue, and tells its source so; its files stay locked."""
-        await self._hold(self.queues[name], PAUSED)
+        await self._hold(self.queues[name], BY_HAND)
 
     async def resume(self, name: str) -> None:
         """Takes it again. One that has stopped is opened and compared as after a restart.
@@ -205,8 +206,8 @@ class Sink:
             QueueError, OSError: it could not be opened before, and cannot be now; it stays stopped.
         """
         queue = self.queues[name]
-        if queue.stop is not None or queue.left is not None:
-            await self._hold(queue, PAUSED)
+        if queue.life.end is not None:
+            await self._hold(queue, BY_HAND)
             await until(lambda: not self._is_used(queue), self.changed)
             was_unopened = queue.error_at_start is not None
             queue.begin_anew()
@@ -226,7 +227,7 @@ class Sink:
             QueueError, OSError: it cannot be put aside; the queue stays stopped.
         """
         queue = self.queues[name]
-        await self._hold(queue, PAUSED)
+        await self._hold(queue, BY_HAND)
         try:
             await until(
                 lambda: not self._is_used(queue) and not queue.way.is_passed_on, self.changed
@@ -234,7 +235,7 @@ class Sink:
             queue.rest()
             gone = await in_thread(partial(quarantine, queue.path, start))
         except BaseException:
-            queue.held = None
+            queue.life.hold.move(HoldMove.FREE)
             raise
         queue.begin_anew()
         self._take(queue)
@@ -248,8 +249,8 @@ class Sink:
             QueueError, OSError: that cannot be kept; it is taken as before.
         """
         queue = self.queues[name]
-        held = queue.held
-        await self._hold(queue, f"host {host_id} is to lead it in epoch {number}")
+        held = queue.life.hold.reason
+        await self._hold(queue, turning(host_id, number))
         try:
             await until(lambda: not self._is_used(queue), self.changed)
             await in_thread(partial(queue.epochs.promise, number, host_id))
@@ -258,10 +259,10 @@ class Sink:
             if held is None:
                 self._take(queue)
             else:
-                queue.held = held
+                queue.life.hold.move(HoldMove.HOLD, held)
 
     def _take(self, queue: SinkQueue) -> None:
-        queue.held = None
+        queue.life.hold.move(HoldMove.FREE)
         for session in list(self._sessions()):
             session.take(queue)
         self.changed.set()
@@ -329,7 +330,7 @@ class Sink:
     async def remove(self, name: str) -> None:
         """Takes it in no more; it is closed, and its lock given back, once nothing uses it."""
         queue = self.queues[name]
-        await self._hold(queue, REMOVED)
+        await self._hold(queue, IS_REMOVED)
         await until(lambda: not self._is_used(queue), self.changed)
         del self.queues[name]
         for session in self._sessions():
@@ -356,10 +357,10 @@ class Sink:
         for queue in self.queues.values():
             queue.change(any_cycle=settings.any_cycle, puts_aside=settings.puts_aside)
 
-    async def _hold(self, queue: SinkQueue, why: str) -> None:
-        queue.held = why
+    async def _hold(self, queue: SinkQueue, why: Reason) -> None:
+        queue.life.hold.move(HoldMove.HOLD, why)
         for session in list(self._sessions()):
-            await session.let_go(queue.name, why)
+            await session.let_go(queue.name, why.message)
             session.tell_free(queue)
         self.changed.set()
 
@@ -497,7 +498,7 @@ def _start_without(queue: SinkQueue) -> None:
         _pause(queue)
     else:
         unopened.log()
-        queue.stop = unopened.trouble
+        queue.life.move(CopyMove.STOP, unopened.trouble)
 
 
 def _pause(queue: SinkQueue) -> None:
@@ -506,7 +507,8 @@ def _pause(queue: SinkQueue) -> None:
     assert error is not None
     trouble = Stop.of(queue.name, error, queue.path)
     _logger.error("queue %r pauses: %s", queue.name, trouble.message)
-    queue.pause.begin(trouble, is_told=True)
+    queue.life.move(CopyMove.PAUSE, trouble)
+    queue.pause.begin(trouble.message, is_told=True)
 
 
 @asynccontextmanager

@@ -169,11 +169,11 @@ async def test_t15_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
             serve_sink(sinks, connect=at(source.port), **BEATS) as sink,
         ):
             full = sink.queues["full"]
-            await eventually(lambda: full.pause.trouble is not None)
+            await eventually(lambda: full.life.trouble is not None)
             sessions = list(source.endpoint.sessions)
             for _ in range(20):
                 await source.wait_acked(good.append(b"x" * 1000, now_ms=NOON_MS), "good")
-            trouble = full.pause.trouble
+            trouble = full.life.trouble
             assert trouble is not None
             assert "No space left" in trouble.message
             assert not source.stops + sink.stops
@@ -203,14 +203,14 @@ async def test_t15_a_sink_leaves_free_what_it_is_told_to(
             await source.wait_acked(queue.append(b"before", now_ms=NOON_MS), "q")
             (tmp_path / "small" / "rest").write_bytes(bytes(2 * MIB))
             held = sink.queues["q"]
-            await eventually(lambda: held.pause.trouble is not None)
+            await eventually(lambda: held.life.trouble is not None)
             # until then a live pump that is called back may still send, and take, what comes
             await eventually(lambda: any("pauses: the peer" in line for line in caplog.messages))
             last = queue.append(b"behind", now_ms=NOON_MS)
             for _ in range(20):
                 await source.wait_acked(good.append(b"x", now_ms=NOON_MS), "good")
             assert len(read(copies["q"])) == 1
-            trouble = held.pause.trouble
+            trouble = held.life.trouble
             assert trouble is not None
             assert trouble.is_disk_full
             larger()

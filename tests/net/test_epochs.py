@@ -217,8 +217,8 @@ async def test_a_tail_waits_for_whoever_has_the_queue_open(tmp_path: Path) -> No
     async with serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0") as sink:
         async with joined_to(sink, tmp_path / "q"):
             with opened_by_another_process(tmp_path / "copy"):
-                await eventually(lambda: sink.queues["q"].pause.trouble is not None)
-                trouble = sink.queues["q"].pause.trouble
+                await eventually(lambda: sink.queues["q"].life.trouble is not None)
+                trouble = sink.queues["q"].life.trouble
                 assert trouble is not None
                 assert "no other process expected" in trouble.message
                 assert len(read(tmp_path / "copy")) == 9

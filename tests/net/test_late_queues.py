@@ -124,7 +124,7 @@ async def test_a_queue_that_cannot_be_opened_at_the_start_of_its_source(
     async with serve_source(sources, listen=LOOPBACK, **BEATS) as source:
         async with serve_sink(sinks, connect=at(source.port), **BEATS) as sink:
             await acked(source, written[good][-1][0], good)
-            await eventually(lambda: sink.queues[late].pause.trouble is not None)
+            await eventually(lambda: sink.queues[late].life.trouble is not None)
             assert list(source.queues) == [good]
             bring_back()
             await eventually(lambda: late in source.queues)

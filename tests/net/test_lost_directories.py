@@ -65,7 +65,7 @@ async def test_of_a_source(tmp_path: Path, lose: Callable[[Path], None]) -> None
         assert source.stops[0].reason is StopReason.DAMAGED
         assert sink.stops[0].reason is StopReason.DAMAGED
         assert str(tmp_path / "q") in source.stops[0].message
-        assert sink.queues["q"].stop is None  # another source may have it all
+        assert sink.queues["q"].life.stop is None  # another source may have it all
 
 
 async def test_nothing_in_a_removed_directory_is_acknowledged(tmp_path: Path) -> None:

@@ -350,7 +350,7 @@ async def test_of_the_source(tmp_path: Path, how: str) -> None:
         assert ours.reason is told.reason is StopReason.DAMAGED
         assert f"{file}: expected 30 excerpts" in ours.message
         assert ours.message in told.message
-        assert sink.queues["q"].stop is None  # another source may have it all
+        assert sink.queues["q"].life.stop is None  # another source may have it all
 
 
 @pytest.mark.usefixtures("nobody_gives")

@@ -125,7 +125,7 @@ async def ended_well(source: Source, sink: Sink, paths: dict[str, Path]) -> None
         await copied(paths[name], copy)
         assert identity(copy) == identity(paths[name]) is not None
     assert not source.stops
-    assert all(queue.stop is None for queue in sink.queues.values())
+    assert all(queue.life.stop is None for queue in sink.queues.values())
 
 
 async def test_a_source_s_slow_disk_holds_up_no_other_queue(paths: dict[str, Path]) -> None:

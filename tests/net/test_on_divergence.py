@@ -93,7 +93,7 @@ async def test_another_process_that_reads_it_is_waited_for(
         with opened_by_another_process(copy, "queue.next_index()") as pid:
             async with live_sink(copy, source.port, on_divergence="quarantine") as sink:
                 await eventually(lambda: sink.queues["q"].is_waiting_for_quarantine)
-                await eventually(lambda: str(pid) in str(sink.queues["q"].pause.trouble))
+                await eventually(lambda: str(pid) in str(sink.queues["q"].life.trouble))
                 assert not (copy / "quarantine").exists()
         async with live_sink(copy, source.port, on_divergence="quarantine"):
             await copied(path, copy)

@@ -411,7 +411,7 @@ async def test_a_paused_copy_is_not_promoted_before_it_is_resumed(tmp_path: Path
         await hosts.hosts[1].pause("a")
         await hosts.hosts[2].resume("a")
         await hosts.hosts[2].leaders.promote("a")
-        assert hosts.hosts[1].sink.queues["a"].is_paused  # a promotion ends no pause
+        assert hosts.hosts[1].sink.queues["a"].life.is_paused  # a promotion ends no pause
         more_excerpts(hosts.path(2), 4, 3)
         for host_id in (1, 3):
             await hosts.hosts[host_id].resume("a")
@@ -427,7 +427,7 @@ async def test_a_copy_that_was_resumed_gives_what_it_has_though_nobody_offers(
         await hosts.stop(1)
         for host_id in (2, 3):
             queue = hosts.hosts[host_id].sink.queues["a"]
-            queue.stop = Stop(name="a", reason=StopReason.FAILED, message="by this test")
+            queue.end(Stop(name="a", reason=StopReason.FAILED, message="by this test"))
         with pytest.raises(Refused, match="by this test"):
             await hosts.hosts[2].leaders.promote("a")
         await hosts.resume_all()

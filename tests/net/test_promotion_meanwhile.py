@@ -93,7 +93,9 @@ async def test_what_an_operator_says_waits_until_a_promise_is_kept(
             nursery.start_soon(cluster.hosts[3].resume, "q")
             await trio.sleep(0.1)
             assert copy.owner is None
-            assert copy.held == "host 2 is to lead it in epoch 1"
+            held = copy.life.hold.reason
+            assert held is not None
+            assert held.message == "host 2 is to lead it in epoch 1"
             gate.open()
         await all_follow(cluster, 2, 10)
 
@@ -111,7 +113,7 @@ async def test_a_pause_that_is_said_while_a_promise_is_kept_stays(
             gate.open()
         more_excerpts(cluster.at(2), 10, 3)
         await eventually(lambda: last_of(cluster.at(1)) == noon_index(sequence=12))
-        assert cluster.hosts[3].sink.queues["q"].is_paused
+        assert cluster.hosts[3].sink.queues["q"].life.is_paused
         assert last_of(cluster.at(3)) == noon_index(sequence=9)
         await cluster.hosts[3].resume("q")
         await all_follow(cluster, 2, 13)
@@ -126,7 +128,7 @@ async def test_a_copy_that_puts_aside_what_differs_promises_afterwards(
         more_excerpts(cluster.at(3), 10, 2, seed=3)
         await cluster.start(3)
         copy = cluster.hosts[3].sink.queues["q"]
-        await eventually(lambda: copy.differs_at is not None)
+        await eventually(lambda: copy.life.stop is not None)
         await cluster.meet()
         gate = Gate(quarantine, lambda path, _: path == cluster.at(3))
         monkeypatch.setattr(sink, "quarantine", gate)
@@ -142,7 +144,7 @@ async def test_a_copy_that_puts_aside_what_differs_promises_afterwards(
             await promises.reached()
             promises.open()
         assert [(each.fenced, each.declined) for each in done] == [((1, 3), ())]
-        assert not copy.is_paused
+        assert not copy.life.is_paused
         await all_follow(cluster, 2, 14)
         (folder,) = (cluster.at(3) / "quarantine").iterdir()
         assert len(read(folder)) == 2
@@ -191,7 +193,7 @@ async def test_copies_whose_return_is_refused_lead_instead(tmp_path: Path) -> No
         await old_backup(cluster)
         await cluster.start(1)
         copies = [cluster.hosts[each].sink.queues["q"] for each in (2, 3)]
-        await eventually(lambda: all(each.left or each.stop for each in copies))
+        await eventually(lambda: all(each.life.end for each in copies))
         await cluster.meet()
         await cluster.hosts[2].leaders.promote("q")
         await all_follow(cluster, 2, 14)
@@ -227,7 +229,7 @@ async def test_a_tail_that_waits_for_another_process_while_the_leader_changes_ag
         with opened_by_another_process(cluster.at(1)):
             await cluster.start(1)
             taken = cluster.hosts[1].sink.queues
-            await eventually(lambda: "q" in taken and taken["q"].pause.trouble is not None)
+            await eventually(lambda: "q" in taken and taken["q"].life.trouble is not None)
             await cluster.meet()
             with pytest.raises(Refused, match="host 1 has excerpts that are not the queue's"):
                 await cluster.hosts[1].leaders.promote("q")
@@ -274,7 +276,7 @@ async def test_a_master_that_has_paused_the_queue_gives_what_it_has_alone(tmp_pa
         assert len(read(cluster.at(3))) == 15
         more_excerpts(cluster.at(3), 15, 2)
         await eventually(lambda: last_of(cluster.at(2)) == noon_index(sequence=16))
-        assert cluster.hosts[1].sink.queues["q"].is_paused
+        assert cluster.hosts[1].sink.queues["q"].life.is_paused
         assert last_of(cluster.at(1)) == noon_index(sequence=14)
         await cluster.hosts[1].resume("q")
         await all_follow(cluster, 3, 17)

@@ -124,12 +124,12 @@ async def test_a_copy_on_a_full_disk(tmp_path: Path) -> None:
         make_queue(tmp_path / "1" / "q")
         async with three_hosts(tmp_path, excerpts=0) as cluster:
             two = cluster.hosts[2].sink.queues["q"]
-            await eventually(lambda: two.pause.trouble is not None, 60)
+            await eventually(lambda: two.life.trouble is not None, 60)
             await is_refused(cluster, 2, "host 2 cannot write its copy: ")
             assert "q" in cluster.hosts[1].source.queues
             enlarge()
             await copied(cluster.at(1), cluster.at(2))
-            await eventually(lambda: two.pause.trouble is None, 60)
+            await eventually(lambda: two.life.trouble is None, 60)
             done = await cluster.hosts[2].leaders.promote("q")
             assert done.fenced == (1, 3)
 

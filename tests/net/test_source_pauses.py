@@ -65,7 +65,7 @@ async def test_a_store_file_that_cannot_be_opened_for_a_while(
     async with serve_host(settings, sources=sources, sinks=other) as host:
         source = host.source
         async with serve_sink(sinks, connect=at(host.port), **BEATS) as sink:
-            await eventually(lambda: sink.queues["bad"].pause.trouble is not None)
+            await eventually(lambda: sink.queues["bad"].life.trouble is not None)
             (session,) = source.endpoint.sessions
             for nth in range(3):  # while it is tried again
                 more = more_excerpts(tmp_path / "good", 3 + nth, 1)
@@ -97,7 +97,7 @@ async def test_a_queue_that_cannot_even_be_offered(
     ) as source:
         bring_back = made_unreadable(noon_path(tmp_path / "bad", ahead=2))
         async with serve_sink(sinks, connect=at(source.port), **BEATS) as sink:
-            await eventually(lambda: sink.queues["bad"].pause.trouble is not None)
+            await eventually(lambda: sink.queues["bad"].life.trouble is not None)
             await acked(source, more_excerpts(tmp_path / "good", 3, 1)[-1][0], "good")
             assert not source.stops + sink.stops
             bring_back()
@@ -154,7 +154,7 @@ async def test_a_source_without_descriptors_goes_on_when_there_are_some(tmp_path
                 resource.prlimit(source.pid, resource.RLIMIT_NOFILE, (few, hard))
                 last = queue.append(b"second", now_ms=NOON_MS + DAY_MS)
                 await source.says(re.compile("queue 'q' pauses: .*Too many open files"))
-                await eventually(lambda: sink.queues["q"].pause.trouble is not None)
+                await eventually(lambda: sink.queues["q"].life.trouble is not None)
                 resource.prlimit(source.pid, resource.RLIMIT_NOFILE, (soft, hard))
                 await eventually(lambda: sink.queues["q"].received_excerpts == 2)
                 await source.says(re.compile("queue 'q' goes on"))

@@ -41,7 +41,7 @@ async def test_a_source_that_cannot_read_on_says_so(tmp_path: Path) -> None:
         (told,) = sink.stops
         assert told.reason is source.stops[0].reason is StopReason.DAMAGED
         assert str(file) in told.message
-        assert sink.queues["q"].stop is None
+        assert sink.queues["q"].life.stop is None
 
 
 @pytest.mark.parametrize("reason", ["gap", "no such reason"])

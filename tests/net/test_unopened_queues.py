@@ -243,7 +243,7 @@ async def test_all_of_one_direction(tmp_path: Path) -> None:
             await host.wait_stopped()
         assert waited.cancelled_caught
         sink = host.sink.queues["three"]
-        sink.stop = Stop(name="three", reason=StopReason.DIVERGED, message="for this test")
+        sink.end(Stop(name="three", reason=StopReason.DIVERGED, message="for this test"))
         host.sink.changed.set()
         await host.wait_stopped()
 

@@ -84,7 +84,7 @@ async def stopped(replicator: Source | Sink) -> None:
 async def sink_stopped(sink: Sink, queue: str) -> None:
     """Waits until one queue of a sink has stopped."""
     with trio.fail_after(SECONDS):
-        await until(lambda: sink.queues[queue].stop is not None, sink.changed)
+        await until(lambda: sink.queues[queue].life.stop is not None, sink.changed)
 
 
 async def eventually(is_so: Callable[[], bool], seconds: float = SECONDS) -> None:

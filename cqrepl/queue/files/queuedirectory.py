@@ -1,5 +1,6 @@
 """Opens a queue directory: its table store, or a layout that file names alone tell."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,13 @@ def place_of(path: Path) -> int:
     """A number that two processes see only for one and the same queue, by whatever path, mount or
     hard link; 0 where there is none."""
     return surroundings().place_of(path / FILE_NAME) or surroundings().place_of(path)
+
+
+def is_one_of(path: Path, places: Collection[int]) -> bool:
+    """True for a queue's directory that is one of these places, or holds hard links to what is in
+    one of them."""
+    own = place_of(path)
+    return own != 0 and own in places
 
 
 def open_table(

@@ -86,7 +86,7 @@ def _end_of(queue: SourceQueue) -> Index | None:
 
 
 def _of_copy(queue: SinkQueue) -> Iterator[Reach]:
-    if queue.owner is None or queue.stop is not None or queue.offered_end == NEXT_OF_EMPTY:
+    if queue.owner is None or queue.life.stop is not None or queue.offered_end == NEXT_OF_EMPTY:
         return
     held, end = queue.known_last, Index(queue.offered_end - 1)
     if held is not None:  # it is open

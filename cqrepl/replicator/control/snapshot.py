@@ -212,14 +212,6 @@ def _epoch(host: "Host", queue: SourceQueue | SinkQueue) -> Values | None:
 
 def _sink(host: "Host", queue: SinkQueue) -> Values:
     received = queue.counters.drained().received
-    state = "waits" if queue.owner is None else "live"
-    if queue.pause.trouble is not None:
-        state = f"paused: {queue.pause.trouble.message}"
-    if queue.held is not None:
-        state = "paused: by operator"
-    stop = queue.stop or queue.left
-    if stop is not None:
-        state = f"stopped: {stop.message}"
     return {
         "name": queue.name,
         "role": "sink",
@@ -227,7 +219,7 @@ def _sink(host: "Host", queue: SinkQueue) -> Values:
         "last": _shown(queue.known_last),
         "excerpts": received.excerpts,
         "bytes": received.payload_bytes,
-        "state": state,
+        "state": queue.life.word,
         "master": queue.master_id,
         "lag": _lag_of_copy(queue),
         "epoch": _epoch(host, queue),

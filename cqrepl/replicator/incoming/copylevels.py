@@ -53,7 +53,7 @@ class BeyondAppended:
 
 def tell_synced(queue: "SinkQueue", index: int) -> None:
     """Everything up to an index is on the disk: its source hears of it."""
-    if queue.owner is not None and queue.stop is None:
+    if queue.owner is not None and queue.life.stop is None:
         queue.owner.tell_level(queue.name, AckLevel.SYNCED, index)
 
 
@@ -71,7 +71,7 @@ def look_at_levels(queue: "SinkQueue") -> None:
     """Has what was never synced of an open queue synced, and tells its source why levels are kept
     back here. Called once a second."""
     owner = queue.owner
-    is_on = queue.takes_on and owner is not None and owner.streams(queue.name)
+    is_on = queue.life.takes_on and owner is not None and owner.streams(queue.name)
     queue.unproved.look(queue.disk.unproved_from, is_streaming=is_on)
     if is_on and owner is not None:
         queue.disk.note_behind()

@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cqrepl.protocol.queuelife import CopyMove
 from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.quarantine import Quarantine, quarantine
@@ -119,4 +120,5 @@ def put_aside_later(queue: "SinkQueue", peer: str, stop: Stop, index: int) -> No
         _logger.warning("%s: queue %r: %s", peer, queue.name, explained.message)
     else:
         _logger.error("%s: %s", peer, stop)
-    queue.pause.begin(explained or stop, is_told=False)
+    queue.life.move(CopyMove.PAUSE, explained or stop)
+    queue.pause.begin((explained or stop).message, is_told=False)

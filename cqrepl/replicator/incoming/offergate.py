@@ -3,17 +3,16 @@
 Where it does not, the source hears why: that it may offer it again, or that it is refused.
 """
 
-import logging
 from typing import TYPE_CHECKING
 
-from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import QueueOffered
 from cqrepl.protocol.messages.offer import ReplicationHandler
+from cqrepl.protocol.queuelife import CopyMove
 from cqrepl.replicator.incoming.epochdesk import EpochDesk
+from cqrepl.replicator.incoming.sinkpauses import SinkPauses
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
-from cqrepl.replicator.queuestate.queues import Signal
 from cqrepl.replicator.queuestate.stops import Stop
 
 if TYPE_CHECKING:
@@ -25,20 +24,13 @@ class OfferGate:
 
     Args:
         epochs: refuses a source that does not lead.
-        changed: is set when a queue is refused.
+        pauses: is told of a queue that has come by this host.
     """
 
-    def __init__(
-        self,
-        epochs: EpochDesk,
-        connection: Connection,
-        pump: Pump,
-        changed: Signal,
-    ) -> None:
+    def __init__(self, epochs: EpochDesk, connection: Connection, pauses: SinkPauses) -> None:
         self._epochs = epochs
         self._connection = connection
-        self._pump = pump
-        self._changed = changed
+        self._pauses = pauses
 
     def lets_in(self, session: "SinkSession", event: QueueOffered, queue: SinkQueue) -> bool:
         """True when this offer is to be answered; then the path that the queue has come is kept.
@@ -47,26 +39,29 @@ class OfferGate:
             session: lets go of what is not for now. It has this gate: kept here, the two would be a
                 circle, which keeps the buffers of what is over.
         """
-        if queue.held is not None:
-            session.put_off(event.cid, queue.held)
+        held, stop = queue.life.hold.reason, queue.life.stop
+        if held is not None:
+            session.put_off(event.cid, held.message)
             return False
         if self._epochs.is_refused(event, queue):
             return False
-        if queue.stop is not None and not self._gives_way(queue.stop, event.offer):
+        if stop is not None and not self._gives_way(stop, event.offer):
             # a new connection does not start it again, and hears why
-            self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
+            self._connection.stop_queue(event.cid, stop.reason, stop.message)
             return False
         if queue.owner is not None:
             session.put_off(event.cid, "it takes from another source")
             return False
-        trouble = None if queue.pause.is_over else queue.pause.trouble
+        trouble = None if queue.pause.is_over else queue.life.trouble
         if trouble is not None and session.withdraw(event.cid, trouble.message):
             return False  # it is named again when the pause is over
         path = event.offer.passed_by or (self._connection.remote_id or 0,)
         if self._connection.config.settings.host_id in path:
             self._refuse_loop(event.cid, queue, path)
             return False
-        lineage, queue.stop, queue.differs_at = event.offer.lineage, None, None
+        if stop is not None:
+            queue.life.move(CopyMove.BEGIN_ANEW)
+        lineage = event.offer.lineage
         queue.way.passed_by, queue.way.places = path, () if lineage is None else lineage.places
         return True
 
@@ -83,7 +78,6 @@ class OfferGate:
     def _refuse_loop(self, cid: Cid, queue: SinkQueue, path: tuple[int, ...]) -> None:
         """Refuses a queue that has come by this host: no host in that circle has its own of it."""
         why = f"a loop: it has come by hosts {', '.join(map(str, path))}, of which this is one"
-        queue.left = Stop(name=queue.name, reason=StopReason.REFUSED, message=why)
-        self._pump.log.tell(logging.ERROR, self._pump.label, queue.left.line)
+        left = Stop(name=queue.name, reason=StopReason.REFUSED, message=why)
+        self._pauses.leave(queue, left)
         self._connection.stop_queue(cid, StopReason.REFUSED, why)
-        self._changed.set()

@@ -4,6 +4,7 @@ That goes with each answer, and again when the source searches for where the two
 differ.
 """
 
+import logging
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -33,6 +34,16 @@ class ProofDesk:
     def __init__(self, connection: Connection, pump: Pump) -> None:
         self._connection = connection
         self._pump = pump
+
+    def tell_uncompared(self, queue: SinkQueue, start: Index, offered: int) -> None:
+        """Tells people what of a queue is not compared, whose source cannot prove what it holds.
+
+        Args:
+            start: as of `SinkQueue.uncompared`, like `offered`.
+        """
+        why = queue.uncompared(start, offered)
+        if why is not None:
+            self._pump.log.tell(logging.WARNING, self._pump.label, f"queue {queue.name!r}: {why}")
 
     async def held(self, event: ev.QueueOffered, queue: SinkQueue) -> tuple[Index, Lineage]:
         """Opens or makes an offered queue, all in one way into a thread. Once it is open, the

@@ -95,7 +95,7 @@ class SinkLanes:
             lane.let_go()
             acknowledged, *told = lane.told
             handler.told_live(acknowledged, dict(zip(LEVEL_OF.values(), told, strict=True)))
-            if queue.owner is owner and queue.stop is None:
+            if queue.owner is owner and queue.life.stop is None:
                 self.tell_all(handler, queue)
         self._act_on_waiting()
         SINK_LANES.check(lane for _, _, lane in lanes)
@@ -152,7 +152,7 @@ class SinkLanes:
             other = self._growing.pop(cid)
             if not self._connection.has_stopped(cid):
                 self._growing[cid] = other
-                if other.takes_on and not other.is_comparing:
+                if other.life.takes_on and not other.is_comparing:
                     others.append(other)
         return others
 
@@ -203,6 +203,6 @@ def reserve(queue: SinkQueue, batch: ExcerptBatch, others: Iterable[SinkQueue]) 
     """Makes room for a batch, and for what comes next in queues that grow like this one."""
     queue.appender.reserve(batch)
     for other in others:
-        if other is not queue and other.stop is None:
+        if other is not queue and other.life.stop is None:
             with suppress(QueueError, OSError):  # it is met again with something to append
                 other.appender.reserve_ahead()

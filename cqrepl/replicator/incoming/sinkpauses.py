@@ -13,9 +13,9 @@ from typing import Final
 import trio
 
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import Connection, StopReason
-from cqrepl.protocol.events import said_by_peer
+from cqrepl.protocol import Connection
 from cqrepl.protocol.messages.queuenames import QueueNames
+from cqrepl.protocol.queuelife import CopyMove
 from cqrepl.replicator.incoming.masters import QueuesFromHere
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.queues import Signal
@@ -51,11 +51,10 @@ class SinkPauses:
 
     def hear(self, queue: SinkQueue, message: str) -> None:
         """The source cannot read a queue for now, and says why; it offers it again."""
-        known, message = queue.pause.trouble, said_by_peer(message)
-        if queue.stop is not None or (known is not None and not known.is_peers):
+        life = queue.life
+        if life.stop is not None or (life.trouble is not None and not life.trouble.is_peers):
             return
-        trouble = Stop(name=queue.name, reason=StopReason.FAILED, message=message, is_peers=True)
-        self.begin(queue, trouble, is_told=False)
+        self.begin(queue, Stop.met_by_peer(queue.name, message), is_told=False)
         self._changed.set()
 
     def begin(self, queue: SinkQueue, trouble: Stop, *, is_told: bool) -> None:
@@ -64,13 +63,25 @@ class SinkPauses:
         Args:
             is_told: as of `Pause.begin`.
         """
-        if queue.pause.begin(trouble, is_told=is_told):
+        if queue.life.may(CopyMove.PAUSE):  # else what it has ended for is graver
+            queue.life.move(CopyMove.PAUSE, trouble)
+        if queue.pause.begin(trouble.message, is_told=is_told):
             _logger.error("%s: queue %r pauses: %s", self._pump.label, queue.name, trouble.message)
+
+    def leave(self, queue: SinkQueue, left: Stop) -> None:
+        """The source goes no further with a queue: nothing comes any more on this connection."""
+        if queue.life.may(CopyMove.LEAVE):  # else what it has stopped for is graver
+            queue.life.move(CopyMove.LEAVE, left)
+        self._pump.log.tell(logging.ERROR, self._pump.label, left.line)
+        self._changed.set()
 
     def end(self, queue: SinkQueue) -> None:
         """Something of a queue has got through, or nothing is to come that might fail again."""
-        if queue.pause.trouble is not None:
-            queue.pause.forget()
+        pause = queue.pause
+        if pause.logged is not None and pause.firm_at == math.inf:
+            if queue.life.may(CopyMove.GO_ON):
+                queue.life.move(CopyMove.GO_ON)
+            pause.forget()
             self._has_news.set()
             self._changed.set()
 
@@ -78,7 +89,7 @@ class SinkPauses:
         """Tells this peer of queues whose pauses are over, and people of those that go on."""
         while True:
             for queue in self._queues.values():
-                if queue.pause.takes_firm() and queue.stop is None:
+                if queue.pause.takes_firm() and queue.life.stop is None:
                     _logger.info("%s: queue %r goes on", self._pump.label, queue.name)
             for queue in sorted(self._waiting, key=lambda queue: queue.name):
                 if queue.pause.is_over:

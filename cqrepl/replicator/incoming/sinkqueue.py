@@ -7,13 +7,13 @@ source has compared what both hold. A source that cannot compare is believed.
 """
 
 import logging
-from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol import QueueShape
+from cqrepl.protocol.queuelife import CopyLife, CopyMove
 from cqrepl.queue import (
     Appender,
     LayoutMismatch,
@@ -23,7 +23,7 @@ from cqrepl.queue import (
     QueueError,
     QueueLayout,
 )
-from cqrepl.queue.files.queuedirectory import holds_queue, place_of
+from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.queue.files.syncedmark import ACCEPT
 from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
@@ -53,7 +53,7 @@ from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import EntryLog, LogKind
 from cqrepl.replicator.queuestate.passedon import Way
 from cqrepl.replicator.queuestate.pause import Pause
-from cqrepl.replicator.queuestate.queues import PAUSED, TakingSession, TellDamage, shape_of
+from cqrepl.replicator.queuestate.queues import TakingSession, TellDamage, shape_of
 from cqrepl.replicator.queuestate.stops import Stop
 
 _logger: Final = logging.getLogger(__name__)
@@ -89,14 +89,11 @@ class SinkQueue:
         self.epochs = epochs or KeptEpochs(path)
         self._knows_epochs = False  # and whom they say it is taken from
         self.owner: TakingSession | None = None  # of the connection that it takes from
-        self.stop: Stop | None = None
-        self.differs_at: int | None = None  # one that has stopped, where that is why and is known
-        self.held: str | None = None  # why nothing of it is taken, by a word of the operator's
+        self.life: CopyLife[Stop] = CopyLife()
         self.pause = Pause()
         self.master_id: int | None = None  # the only host that it is taken from; None: any
         self.way = Way()
         self.tell_damage: TellDamage = lambda known: None
-        self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.was_offered = False
         self.offered_end = Index(0)  # of its source, when it was offered last
         self.was_left_out = False  # by a source that has named what it has
@@ -180,29 +177,27 @@ class SinkQueue:
     def is_free(self) -> bool:
         """True when it can be offered: no other source has it, and it does not pause. One that has
         stopped can: the source is told why."""
-        return self.owner is None and self.held is None and self.pause.is_over
+        return self.life.is_free and self.pause.is_over
 
-    @property
-    def is_paused(self) -> bool:
-        """True while an operator has it paused."""
-        return self.held == PAUSED
+    def take(self, session: TakingSession) -> None:
+        """A connection takes it, by an offer."""
+        assert self.owner is None
+        self.life.move(CopyMove.TAKE)
+        self.owner, self.was_offered = session, True
 
-    @property
-    def takes_on(self) -> bool:
-        """False once it is to take nothing more."""
-        return self.stop is None and self.held is None
+    def give_back(self, session: TakingSession) -> bool:
+        """A connection takes nothing more of it; false where that does not have it."""
+        if self.owner is not session:
+            return False
+        self.owner = None
+        self.life.move(CopyMove.GIVE_BACK)
+        return True
 
     @property
     def is_taking(self) -> bool:
         """True while a source streams into it, and all that it holds is proved."""
-        is_open = self._appender is not None and self.owner is not None and self.stop is None
+        is_open = self._appender is not None and self.owner is not None and self.life.stop is None
         return is_open and self.disk.unproved_from is None
-
-    def is_at(self, places: Collection[int]) -> bool:
-        """True when this queue's directory is that of a source, which says where it has its own,
-        and where those have it that it came by; or holds hard links to what is in there."""
-        own = place_of(self.path)
-        return own != 0 and own in places
 
     @property
     def received_excerpts(self) -> int:
@@ -500,7 +495,7 @@ class SinkQueue:
     def begin_anew(self) -> None:
         """Ends a stop: what it holds is compared again, as at a start."""
         self.rest()
-        self.stop = self.left = self.differs_at = None
+        self.life.move(CopyMove.BEGIN_ANEW)
         self.pause = Pause()
 
     def open_later(self, error: QueueError | OSError) -> None:
@@ -544,13 +539,17 @@ class SinkQueue:
     def _lost(self, error: QueueDamaged) -> None:
         """The files have lost excerpts, which were acknowledged."""
         self.note_damage()
-        if self.stop is not None:
+        if self.life.stop is not None:
             return
         if self.owner is not None:
             self.owner.stop(self.name, error)
         else:
-            self.stop = Stop.of(self.name, error, self.path)
-            _logger.error("%s", self.stop)
+            self.end(Stop.of(self.name, error, self.path))
+
+    def end(self, stop: Stop) -> None:
+        """It goes no further, whatever its source does."""
+        self.life.move(CopyMove.STOP, stop)
+        _logger.error("%s", stop)
 
     def _tell_audited(self, places: list[Place]) -> None:
         if self.owner is not None:
@@ -562,7 +561,7 @@ class SinkQueue:
         look_at_levels(self)
         self.append_log.retry()
         self.check_open_names()
-        if self.owner is not None and self.stop is None:
+        if self.owner is not None and self.life.stop is None:
             try:
                 self._free_space.check()
             except OSError as error:

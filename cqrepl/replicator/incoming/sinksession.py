@@ -19,8 +19,10 @@ from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.queuenames import QueueNames
+from cqrepl.protocol.queuelife import CopyMove, CopyState
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
+from cqrepl.queue.files.queuedirectory import is_one_of
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
@@ -39,7 +41,7 @@ from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.queuestate.pause import is_passing
 from cqrepl.replicator.queuestate.queues import ANEW, Signal, until
 from cqrepl.replicator.queuestate.queueturns import QueueTurns
-from cqrepl.replicator.queuestate.stops import Stop, differing_index
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 WORKERS: Final = 8  # that open queues at a time, for each connection
 OFFERS_MAX: Final = 1024  # that wait for a worker
+_STOPPED: Final = CopyState.STOPPED_OPEN  # of a queue that this connection has
 _logger = logging.getLogger(__name__)
 
 
@@ -72,7 +75,6 @@ class SinkSession:
         self._proofs = ProofDesk(connection, pump)
         self.from_here = QueuesFromHere(queues, connection)
         self._epochs = EpochDesk(connection, pump, self.from_here)
-        self._gate = OfferGate(self._epochs, connection, pump, changed)
         self._is_draining = self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
         self._lanes = SinkLanes(connection, pump, self._used)
@@ -81,6 +83,7 @@ class SinkSession:
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
         self._ends: dict[Cid, Index] = {}  # of the queues, when they were answered
         self._pauses = SinkPauses(queues, connection, pump, self.from_here, changed)
+        self._gate = OfferGate(self._epochs, connection, self._pauses)
         self._let_go_of: set[Cid] = set()  # by us; the core tells of it yet
         self._cids: dict[str, Cid] = {}  # of the queues that are offered here, by name
         self._acts_on: list[str] = []  # queues that events of are acted on
@@ -135,7 +138,7 @@ class SinkSession:
     def _used(self, name: str) -> None:
         """Something that touched a queue is over: who holds it may wait for that."""
         queue = self._queues.get(name)
-        if queue is not None and queue.held is not None:
+        if queue is not None and queue.life.hold.reason is not None:
             self._changed.set()
 
     async def _act(self, event: ev.Event) -> None:
@@ -167,9 +170,10 @@ class SinkSession:
             case ev.AppendExcerpts() | ev.CompareExcerpts():
                 await self._store(event)
             case ev.QueueStopped() if event.is_final:
-                self._stopped(Stop.told(event, self._connection.remote_id), event.index)
+                self._stopped(Stop.told(event, self._connection.remote_id))
             case ev.QueueStopped():
-                self._left(event)
+                left = Stop.told(event, self._connection.remote_id)
+                self._pauses.leave(self._queues[event.name], left)
 
     def frame(self, out: bytearray, rooms: Rooms) -> int:
         """Frames of the back copies, one queue after the next. They go before what catches up: as
@@ -191,7 +195,7 @@ class SinkSession:
         self._lanes.each = []
         for handler in self._connection.receiving():
             queue = self._queues[handler.name]
-            if handler.cid in self._begun and queue.takes_on and not queue.is_comparing:
+            if handler.cid in self._begun and queue.life.takes_on and not queue.is_comparing:
                 self._lanes.lend(handler, queue)
         return [lane for _, _, lane in self._lanes.each]
 
@@ -216,8 +220,7 @@ class SinkSession:
         self._back_copies.close()
         self._turns.close()
         for queue in self._queues.values():
-            if queue.owner is self:
-                self._give_back(queue)
+            self._give_back(queue)
         self._changed.set()
 
     async def _answer_all(self) -> None:
@@ -243,11 +246,11 @@ class SinkSession:
             await until(lambda: not queue.way.is_passed_on, self._changed)
             if not self._connection.awaits_answer(event) or queue.owner is not None:
                 return
-        queue.owner, queue.left, queue.was_offered = self, None, True
+        queue.take(self)
         self._changed.set()
         self._note_free(queue)
         offer = event.offer
-        if offer.lineage is not None and queue.is_at(offer.lineage.places):
+        if offer.lineage is not None and is_one_of(queue.path, offer.lineage.places):
             queue.close()  # those that write there are the source's
             whose = "the source's" if not offer.lineage.places_before else "its sources'"
             why = f"other files than {whose} expected, they are the same, perhaps by hard links"
@@ -263,7 +266,7 @@ class SinkSession:
                 next_index = await in_thread(partial(prepared, offer, queue, is_compared=False))
             end = queue.next_index
             if not is_compared:
-                self._tell_uncompared(queue, next_index, offer.next_index)
+                self._proofs.tell_uncompared(queue, next_index, offer.next_index)
         except (QueueError, OSError) as error:
             if self._connection.awaits_answer(event):
                 self._stop(event.cid, event.name, error)
@@ -280,11 +283,6 @@ class SinkSession:
         shape, history = queue.shape, queue.epochs.now.history
         self._connection.answer_queue(event.cid, next_index, shift, shape, lineage, history)
         self._lanes.tell_all(self._connection.sink(event.cid), queue)
-
-    def _tell_uncompared(self, queue: SinkQueue, start: Index, offered: int) -> None:
-        why = queue.uncompared(start, offered)
-        if why is not None:
-            self._pump.log.tell(logging.WARNING, self._pump.label, f"queue {queue.name!r}: {why}")
 
     async def _lock(self, event: ev.LineageProved) -> None:
         """Locks a copy whose source has proved that it holds the same: from now on no other writer
@@ -358,11 +356,12 @@ class SinkSession:
             self._let_go_of.discard(event.cid)
         else:
             self._pauses.hear(queue, event.message)
-        if queue.owner is self and event.name not in self._preparing:
+        if event.name not in self._preparing:
             self._give_back(queue)
 
     def _give_back(self, queue: SinkQueue) -> None:
-        queue.owner = None
+        if not queue.give_back(self):
+            return
         sync_later(queue)
         queue.end_comparing()
         self._note_free(queue)
@@ -385,7 +384,7 @@ class SinkSession:
 
     async def _store(self, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:
         queue, batch = self._queues[event.name], event.batch
-        if queue.owner is not self or queue.stop is not None or not queue.pause.is_over:
+        if queue.owner is not self or queue.life.state is _STOPPED or not queue.pause.is_over:
             return  # it was stopped here, and may be taken from another source by now
         new: ExcerptBatch | None = batch
         try:
@@ -500,7 +499,7 @@ class SinkSession:
             self._lanes.once_back(queue, partial(queue.make_room, error))
             self._pause(cid, stop)
             return
-        self._stopped(stop, differing_index(error))
+        self._stopped(stop)
         self._connection.stop_queue(cid, stop.reason, stop.message)
 
     def _pause(self, cid: Cid, trouble: Stop) -> None:
@@ -511,24 +510,21 @@ class SinkSession:
             self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")
         self._changed.set()
 
-    def _stopped(self, stop: Stop, index: int | None) -> None:
-        name, queue = stop.name, self._queues[stop.name]
-        if queue.owner is not self or queue.stop is not None or queue.is_waiting_for_quarantine:
+    def _stopped(self, stop: Stop) -> None:
+        name, queue, index = stop.name, self._queues[stop.name], stop.differs_at
+        if (
+            queue.owner is not self
+            or queue.life.state is _STOPPED
+            or queue.is_waiting_for_quarantine
+        ):
             return  # refused for this connection only, or known
         if index is not None and queue.may_put_aside(index):
             # a queue that was stopped is not offered again on one connection
             put_aside_later(queue, self._pump.label, stop, index)
             self._pump.fail(f"queue {name!r}: what differs goes to quarantine, and comes again")
             return
-        queue.stop, queue.differs_at = stop, index
+        queue.life.move(CopyMove.STOP, stop)
         if not stop.is_ours and stop.reason is not StopReason.DIVERGED:  # another may do better
             self._lanes.once_back(queue, partial(self._give_back, queue))
         _logger.error("%s: %s", self._pump.label, stop.line)
-        self._changed.set()
-
-    def _left(self, event: ev.QueueStopped) -> None:
-        """The source goes no further: nothing comes any more on this connection."""
-        queue = self._queues[event.name]
-        queue.left = Stop.told(event, self._connection.remote_id)
-        self._pump.log.tell(logging.ERROR, self._pump.label, queue.left.line)
         self._changed.set()

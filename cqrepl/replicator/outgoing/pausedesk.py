@@ -6,22 +6,50 @@ The reason is said once, however often the queue is tried, and once more when it
 
 import logging
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import trio
 
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import StopReason
 from cqrepl.protocol.events import said_by_peer
+from cqrepl.protocol.queuelife import (
+    READ_MOVES,
+    READ_REASONS,
+    TAKE_MOVES,
+    TAKE_REASONS,
+    QueueLife,
+    ReadMove,
+    ReadState,
+    Reason,
+    ReasonKind,
+    TakeMove,
+    TakeState,
+)
+from cqrepl.protocol.source import UNANSWERED
 from cqrepl.replicator.queuestate.pause import Pause
-from cqrepl.replicator.queuestate.queues import Signal
+from cqrepl.replicator.queuestate.queues import MEANT, Signal, kind_of_said
 from cqrepl.replicator.queuestate.stops import Stop
 
-# what a sink says of a pause that an operator has asked for: no fault
-_MEANT: Final = re.compile(r"paused by operator$|host \d+ is to lead it in epoch \d+$")
 _logger: Final = logging.getLogger(__name__)
+
+
+class _Reading:
+    """A queue that could not be read, and when it is tried again."""
+
+    def __init__(self) -> None:
+        self.life: QueueLife[ReadState, ReadMove, Stop]
+        self.life = QueueLife(READ_MOVES, READ_REASONS, ReadState.READ)
+        self.pause = Pause()
+
+
+class _Taking:
+    """A queue that the sink has let go of, and what of that is logged."""
+
+    def __init__(self) -> None:
+        self.life: QueueLife[TakeState, TakeMove, Reason]
+        self.life = QueueLife(TAKE_MOVES, TAKE_REASONS, TakeState.TAKEN)
+        self.pause = Pause()
 
 
 class PauseDesk:
@@ -35,73 +63,95 @@ class PauseDesk:
     def __init__(self, pump: Pump, changed: Signal) -> None:
         self._pump = pump
         self._changed = changed
-        self._pauses: dict[str, Pause] = {}
-        self._sinks: dict[str, Pause] = {}  # of those that the sink has let go of
-        self._waiting: set[str] = set()  # names that are still to be tried again
+        self._read: dict[str, _Reading] = {}  # of queues that could not be read, by name
+        self._taken: dict[str, _Taking] = {}  # of queues that the sink has let go of, by name
         self._has_begun = Signal()
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
         """The reason of each queue that does not go on, by name: nothing was read of it since."""
-        found = ((name, pause.trouble) for name, pause in self._pauses.items())
+        found = ((name, each.life.reason) for name, each in self._read.items())
         return {name: trouble for name, trouble in found if trouble is not None}
+
+    @property
+    def withdrawn(self) -> Mapping[str, str]:
+        """The reason, as the sink says it, of each queue that it has let go of, or not answered, by
+        name: nothing got through since."""
+        found = ((name, each.life.reason) for name, each in self._taken.items())
+        return {name: reason.message for name, reason in found if reason is not None}
+
+    def is_withdrawn(self, name: str) -> bool:
+        """True for one of those."""
+        each = self._taken.get(name)
+        return each is not None and each.life.reason is not None
 
     def holds(self, name: str) -> bool:
         """True until the queue is to be tried again."""
-        return name in self._waiting
+        each = self._read.get(name)
+        return each is not None and each.life.state is ReadState.PAUSED
 
     def begin(self, trouble: Stop) -> bool:
         """A queue cannot be read; true when that is news."""
-        pause = self._pauses.setdefault(trouble.name, Pause())
-        is_news = pause.trouble is None or pause.trouble.message != trouble.message
-        if pause.begin(trouble, is_told=True):
+        each = self._read.setdefault(trouble.name, _Reading())
+        known = each.life.reason
+        each.life.move(ReadMove.PAUSE, trouble)
+        if each.pause.begin(trouble.message, is_told=True):
             _logger.error(
                 "%s: queue %r pauses: %s", self._pump.label, trouble.name, trouble.message
             )
-        self._waiting.add(trouble.name)
         self._has_begun.set()
         self._changed.set()
-        return is_news
+        return known is None or known.message != trouble.message
 
     def forget(self, name: str) -> None:
         """It could be read."""
-        pause = self._pauses.get(name)
-        if pause is not None and pause.trouble is not None:
-            pause.forget()
-            self._waiting.discard(name)
+        each = self._read.get(name)
+        if each is not None and each.life.reason is not None:
+            each.life.move(ReadMove.GO_ON)
+            each.pause.forget()
             self._has_begun.set()
             self._changed.set()
 
     def end(self, name: str) -> None:
         """It has stopped: it pauses no more, and does not go on."""
-        if self._pauses.pop(name, None) is not None:
-            self._waiting.discard(name)
+        if self._read.pop(name, None) is not None:
             self._has_begun.set()
 
     def hear(self, name: str, message: str) -> None:
         """The sink has let go of a queue, and says why."""
-        said = said_by_peer(message)
-        trouble = Stop(name=name, reason=StopReason.FAILED, message=said, is_peers=True)
-        if self._sinks.setdefault(name, Pause()).begin(trouble, is_told=False):
-            why = f"queue {name!r} pauses: {said}"
-            level = logging.INFO if _MEANT.search(message) else logging.WARNING
-            self._pump.log.tell(level, self._pump.label, why)
+        said, kind = said_by_peer(message), kind_of_said(message)
+        each = self._taken.setdefault(name, _Taking())
+        each.life.move(TakeMove.LET_GO, Reason(kind=kind, message=message))
+        if each.pause.begin(said, is_told=False):
+            level = logging.INFO if kind in MEANT else logging.WARNING
+            self._pump.log.tell(level, self._pump.label, f"queue {name!r} pauses: {said}")
+
+    def miss(self, name: str) -> None:
+        """The sink owes the answer to the offer of a queue."""
+        life = self._taken.setdefault(name, _Taking()).life
+        life.move(TakeMove.LET_GO, Reason(kind=ReasonKind.ANSWER, message=UNANSWERED))
 
     def hear_on(self, name: str) -> None:
         """The sink takes it again."""
-        pause = self._sinks.get(name)
-        if pause is not None and pause.trouble is not None:
-            pause.forget()
-            self._has_begun.set()
+        each = self._taken.get(name)
+        if each is not None and each.life.reason is not None:
+            each.life.move(TakeMove.GO_ON)
+            if each.pause.is_on:
+                each.pause.forget()
+                self._has_begun.set()
 
     def _tell_firm(self) -> float:
         """Says of queues that they go on; when the next one is due."""
-        for pauses in (self._pauses, self._sinks):
-            for name in [name for name, pause in pauses.items() if pause.takes_firm()]:
-                del pauses[name]
-                _logger.info("%s: queue %r goes on", self._pump.label, name)
-        left = (*self._pauses.values(), *self._sinks.values())
-        return min((pause.firm_at for pause in left), default=math.inf)
+        both: tuple[dict[str, _Reading] | dict[str, _Taking], ...] = (self._read, self._taken)
+        due = math.inf
+        for found in both:
+            for name, pause in [(name, each.pause) for name, each in found.items()]:
+                if pause.takes_firm():
+                    del found[name]
+                    _logger.info("%s: queue %r goes on", self._pump.label, name)
+                else:
+                    due = min(due, pause.firm_at)
+        return due
 
     async def work(self, try_again: Callable[[str], None]) -> None:
         """Has queues tried again, each when that is due."""
@@ -114,10 +164,11 @@ class PauseDesk:
         """Waits for a queue that is to be tried again."""
         while True:
             firm_at = self._tell_firm()
-            for name in sorted(self._waiting):
-                if self._pauses[name].is_over:
-                    self._waiting.discard(name)
+            waiting = {name: each for name, each in self._read.items() if self.holds(name)}
+            for name, each in sorted(waiting.items()):
+                if each.pause.is_over:
+                    each.life.move(ReadMove.RETRY)
                     return name
-            until = min((self._pauses[name].until for name in self._waiting), default=math.inf)
+            until = min((each.pause.until for each in waiting.values()), default=math.inf)
             with trio.move_on_at(min(until, firm_at)):
                 await self._has_begun.wait()

@@ -17,7 +17,6 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
-from cqrepl.protocol.source import UNANSWERED
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.replicator.agreement.consent import ReturnRefused
@@ -63,7 +62,6 @@ class SourceSession:
         self._pump = pump
         self._is_draining = self.has_progressed = False
         self.stored_live = 0
-        self.withdrawn: dict[str, str] = {}  # why the sink let go, and nothing got through since
         self._returns = ReturnDesk(self.outgoing, shared.returns, link, pump, shared.changed)
         self._lineage = LineageDesk(self.outgoing, self._returns, link, shared.changed)
         self._pauses = PauseDesk(pump, shared.changed)
@@ -120,12 +118,12 @@ class SourceSession:
         if each is None or each.has_stopped or not self.has_offered:
             return False
         name = each.queue.name
-        return name in self._offers.offered and name not in self.withdrawn
+        return name in self._offers.offered and not self._pauses.is_withdrawn(name)
 
     @property
     def has_stopped(self) -> bool:
         has_any = bool(self._offers.offered or self._offers.failed)
-        is_held_up = bool(self._pauses.troubles or self.withdrawn)
+        is_held_up = bool(self._pauses.troubles or self._pauses.withdrawn)
         are_over = all(each.is_over for each in self.outgoing.values())
         return has_any and not is_held_up and are_over
 
@@ -148,13 +146,19 @@ class SourceSession:
         outgoing, offers = list(self.outgoing.values()), self._offers
         stopped = {each.queue.name for each in outgoing if each.has_stopped}
         untaken = self.queue_names.sources - offers.offered - offers.failed
+        withdrawn = self._pauses.withdrawn
         return SinkProgress(
             ended=frozenset(offers.failed | stopped),
-            untaken=frozenset(untaken | self.withdrawn.keys()),
+            untaken=frozenset(untaken | withdrawn.keys()),
             whole=frozenset(each.queue.name for each in outgoing if self.has_target(each)),
-            withdrawn=dict(self.withdrawn),
-            troubles=dict(self._pauses.troubles),
+            withdrawn=withdrawn,
+            troubles=self._pauses.troubles,
         )
+
+    @property
+    def withdrawn(self) -> Mapping[str, str]:
+        """The reasons why the sink takes queues no more for now, as it says, by name."""
+        return self._pauses.withdrawn
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
@@ -315,20 +319,15 @@ class SourceSession:
         if each is not None:
             if not each.has_stopped:  # or it would stop again
                 self._offers.offered.discard(event.name)
-                self.withdrawn[event.name] = event.message
                 self._pauses.hear(event.name, event.message)
             self._drop(each)
         self._shared.changed.set()
 
     def _overdue(self, each: Outgoing) -> None:
         """The sink has not answered: it may not have the queue. The others go on."""
-        each.is_overdue, self.withdrawn[each.queue.name] = True, UNANSWERED
+        each.is_overdue = True
+        self._pauses.miss(each.queue.name)
         self._shared.note_stop(Stop.unanswered(each.queue.name, each.marks.host_id))
-
-    def _goes_on(self, name: str) -> None:
-        """The sink has taken something, or has all there is."""
-        if self.withdrawn.pop(name, None) is not None:
-            self._pauses.hear_on(name)
 
     def _drop(self, each: Outgoing) -> None:
         del self.outgoing[each.cid]
@@ -350,7 +349,7 @@ class SourceSession:
         each.queue.disk.note(sent.index_last + 1)
         if not self._shared.asks_ack(each.queue.name):
             self.has_progressed = True
-            self._goes_on(each.queue.name)
+            self._pauses.hear_on(each.queue.name)
 
     async def _begin_later(self, each: Outgoing) -> None:
         """Another sink has given back: now this one may. It hears so when the queue is locked."""
@@ -405,7 +404,7 @@ class SourceSession:
             self.words.begin(each)
             if next_index >= source.offer.next_index:
                 self._pauses.forget(each.queue.name)  # there is nothing to be read yet
-                self._goes_on(each.queue.name)
+                self._pauses.hear_on(each.queue.name)
         self._shared.changed.set()
 
     def touch(self, name: str, *, is_first: bool = False) -> None:
@@ -428,7 +427,7 @@ class SourceSession:
     def acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
         """The sink has more than before, as it said, and when that came."""
         self.has_progressed = True
-        self._goes_on(each.queue.name)
+        self._pauses.hear_on(each.queue.name)
         excerpts = sum(event.excerpts for event, _ in noted)
         payload_bytes = sum(event.payload_bytes for event, _ in noted)
         index = noted[-1][0].index

@@ -19,7 +19,6 @@ import trio
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.errors import UnfinishedQueue
 from cqrepl.replicator.queuestate.passedon import CopyBehind
-from cqrepl.replicator.queuestate.stops import Stop
 
 PAUSE_SECONDS: Final = 0.5  # the first one
 PAUSE_SECONDS_MAX: Final = 5.0
@@ -38,28 +37,37 @@ def is_passing(error: QueueError | OSError) -> bool:
 
 
 class Pause:
-    """The pause of one queue: nothing of it gets through, and it is tried again."""
+    """The schedule of one queue's pause: when it is tried again, and what of that is logged.
+    Whether it pauses at all its life tells (`protocol/queuelife`).
+
+    Attributes:
+        logged: the reason that was, and was not taken back since; None for none.
+    """
 
     def __init__(self) -> None:
-        self.trouble: Stop | None = None  # that nothing has got through since
         self.until = -math.inf  # by trio's clock
         self.firm_at = math.inf  # by trio's clock: when it is to be logged that it goes on
         self._seconds = PAUSE_SECONDS
-        self._logged: str | None = None  # the reason that was, and was not taken back since
+        self.logged: str | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """True from `begin` to `forget`."""
+        return self.logged is not None and self.firm_at == math.inf
 
     @property
     def is_over(self) -> bool:
         """True when the queue may be tried, for the first time or again."""
         return trio.current_time() >= self.until
 
-    def begin(self, trouble: Stop, *, is_told: bool) -> bool:
+    def begin(self, why: str, *, is_told: bool) -> bool:
         """Nothing gets through. True where that is to be logged.
 
         Args:
             is_told: the peer knows that the queue is offered again; else it comes by itself.
         """
-        is_news = trouble.message != self._logged
-        self.trouble, self._logged, self.firm_at = trouble, trouble.message, math.inf
+        is_news = why != self.logged
+        self.logged, self.firm_at = why, math.inf
         if is_told:
             self.until = trio.current_time() + self._seconds
             self._seconds = min(2 * self._seconds, PAUSE_SECONDS_MAX)
@@ -67,12 +75,12 @@ class Pause:
 
     def forget(self) -> None:
         """Something has got through, or nothing is to come that might fail again."""
-        self.trouble, self._seconds = None, PAUSE_SECONDS
+        self._seconds = PAUSE_SECONDS
         self.firm_at = trio.current_time() + FIRM_SECONDS
 
     def takes_firm(self) -> bool:
         """True, once, when it has gone on long enough for that to be logged."""
         is_firm = trio.current_time() >= self.firm_at
         if is_firm:
-            self._logged, self.firm_at = None, math.inf
+            self.logged, self.firm_at = None, math.inf
         return is_firm

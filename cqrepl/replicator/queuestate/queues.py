@@ -4,6 +4,7 @@ These are their names on the wire, of which only those that the user gave are ev
 that a queue tells its peer; and the waits of a task for what other tasks bring about.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Final, Protocol
@@ -14,6 +15,7 @@ from cqrepl.kernel.board import AckLevel
 from cqrepl.net.errors import Refused
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
+from cqrepl.protocol.queuelife import Reason, ReasonKind
 from cqrepl.queue import QueueError, QueueLayout
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle, Index
@@ -25,6 +27,25 @@ STUCK_SECONDS: Final = 4.5
 ANEW: Final = "what it had lost is there again"
 PAUSED: Final = "paused by operator"  # what peers are told
 REMOVED: Final = "removed by operator"
+BY_HAND: Final = Reason(kind=ReasonKind.BY_HAND, message=PAUSED)
+TURNS: Final = "host {leader} is to lead it in epoch {epoch}"
+# a pause of one of these kinds an operator has asked for: no fault
+MEANT: Final = frozenset({ReasonKind.BY_HAND, ReasonKind.TURNS})
+_TURNS: Final = re.compile(TURNS.format(leader=r"\d+", epoch=r"\d+") + "$")
+IS_REMOVED: Final = Reason(kind=ReasonKind.REMOVED, message=REMOVED)
+
+
+def turning(leader: int, epoch: int) -> Reason:
+    """The reason of a queue that another host is to lead."""
+    return Reason(kind=ReasonKind.TURNS, message=TURNS.format(leader=leader, epoch=epoch))
+
+
+def kind_of_said(message: str) -> ReasonKind:
+    """The kind of a reason that a peer gives for letting go of a queue. On the wire there is only
+    the sentence: hosts of all releases know no other field of that message."""
+    if message.endswith(PAUSED):
+        return ReasonKind.BY_HAND
+    return ReasonKind.TURNS if _TURNS.search(message) else ReasonKind.PEER
 
 
 def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, Path]:

@@ -1,11 +1,13 @@
 """Queues that stopped: why, and what that means for a command's exit code."""
 
+import errno
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from cqrepl.protocol import StopReason
-from cqrepl.protocol.events import QueueStopped
+from cqrepl.protocol.events import QueueStopped, said_by_peer
+from cqrepl.protocol.queuelife import Reason, ReasonKind
 from cqrepl.protocol.source import UNANSWERED
 from cqrepl.queue import (
     Diverged,
@@ -22,22 +24,37 @@ from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.agreement.consent import ReturnRefused
 from cqrepl.replicator.agreement.identities import OtherQueue
+from cqrepl.replicator.queuestate.descriptors import is_none_left
 from cqrepl.replicator.queuestate.keptepochs import Fenced
 
+_NO_RIGHTS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 OWN_REASONS: Final = (StopReason.DAMAGED, StopReason.FAILED, StopReason.FENCED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Reason):
     """A queue goes no further."""
 
+    kind: ReasonKind = field(default=ReasonKind.FAILED, compare=False)  # never less exact: `reason`
     name: str
     reason: StopReason
-    message: str
-    is_disk_full: bool = False  # ours
     host_id: int | None = None  # of the one that it was stopped for, alone: another may do better
-    is_peers: bool = False  # it has met what keeps the queue from going on
     is_no_queue: bool = field(default=False, compare=False)  # our directory holds none to read
+    differs_at: int | None = field(default=None, compare=False)  # the first index, where known
+
+    def __post_init__(self) -> None:
+        if self.kind is ReasonKind.FAILED:
+            object.__setattr__(self, "kind", ReasonKind.of_stop(self.reason))
+
+    @property
+    def is_disk_full(self) -> bool:
+        """True where a disk of ours has no room."""
+        return self.kind is ReasonKind.DISK
+
+    @property
+    def is_peers(self) -> bool:
+        """True where the peer has met what keeps the queue from going on."""
+        return self.kind is ReasonKind.PEER
 
     @classmethod
     def of(
@@ -54,7 +71,6 @@ class Stop:
             host_id: of the peer, for an error that comes of what a peer holds or says.
         """
         reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
-        is_full = isinstance(error, OSError) and error.errno in NO_ROOM
         message = str(error)
         if isinstance(error, OSError):
             where = path if error.filename is None else error.filename
@@ -67,15 +83,28 @@ class Stop:
             name=name,
             reason=reason,
             message=message,
-            is_disk_full=is_full,
+            kind=kind_of(error, reason),
             host_id=host_id if _is_of_peer(error) else None,
             is_no_queue=isinstance(error, NotAQueue),
+            differs_at=differing_index(error),
         )
 
     @classmethod
     def told(cls, event: QueueStopped, host_id: int | None) -> "Stop":
         """The stop that a peer has told of, or that what it has said has brought about."""
-        return cls(name=event.name, reason=event.reason, message=event.message, host_id=host_id)
+        return cls(
+            name=event.name,
+            reason=event.reason,
+            message=event.message,
+            host_id=host_id,
+            differs_at=event.index,
+        )
+
+    @classmethod
+    def met_by_peer(cls, name: str, message: str) -> "Stop":
+        """A trouble that the peer has met, and that passes: it goes on with the queue then."""
+        kind = ReasonKind.PEER
+        return cls(name=name, reason=StopReason.FAILED, message=said_by_peer(message), kind=kind)
 
     @classmethod
     def left_by_power_cut(cls, name: str, index: int) -> "Stop":
@@ -158,6 +187,26 @@ def _hint(name: str, error: QueueError) -> str:
         f" cqrepl quarantine {name} --apply, else"
         f" cqrepl repair QUEUE --quarantine {format_index(error.index)} --apply"
     )
+
+
+def kind_of(error: QueueError | OSError, reason: StopReason) -> ReasonKind:
+    """The kind of a stop over an error, as exactly as that tells.
+
+    Args:
+        reason: as it goes over the wire.
+    """
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return ReasonKind.DISK
+    if is_none_left(error):
+        return ReasonKind.DESCRIPTORS
+    if isinstance(cause, OSError) and cause.errno in _NO_RIGHTS:
+        return ReasonKind.RIGHTS
+    if isinstance(error, NotAQueue):
+        return ReasonKind.NO_QUEUE
+    if isinstance(error, ExcerptTooLarge):
+        return ReasonKind.TOO_LONG
+    return ReasonKind.MACHINE if isinstance(error, OSError) else ReasonKind.of_stop(reason)
 
 
 def reason_of(error: QueueError) -> StopReason:

@@ -301,9 +301,9 @@ class FenceDesk:
         self._host.queue(name)
         taken = self._host.sink.queues.get(name)
         if taken is not None:
-            if taken.stop is not None:
-                raise Refused(str(taken.stop))
-            trouble = taken.pause.trouble
+            if taken.life.stop is not None:
+                raise Refused(str(taken.life.stop))
+            trouble, is_paused = taken.life.trouble, taken.life.is_paused
             if trouble is not None and trouble.is_peers:  # what its source cannot do
                 trouble = None
             return CopyPosition(
@@ -311,7 +311,7 @@ class FenceDesk:
                 epochs=taken.epochs.now,
                 is_source=False,
                 is_there=taken.is_there,
-                held="it is paused by operator: resume it first" if taken.is_paused else "",
+                held="it is paused by operator: resume it first" if is_paused else "",
                 trouble="" if trouble is None else trouble.message,
                 unproved=_unproved(taken),
             )

@@ -7,6 +7,20 @@ from typing import Any
 
 import pytest
 
+from cqrepl.protocol.queuelife import (
+    COPY_MOVES,
+    HOLD_MOVES,
+    READ_MOVES,
+    TAKE_MOVES,
+    CopyMove,
+    CopyState,
+    HoldMove,
+    HoldState,
+    ReadMove,
+    ReadState,
+    TakeMove,
+    TakeState,
+)
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
     OUTGOING_MOVES,
@@ -42,10 +56,13 @@ TABLES: dict[str, tuple[Table, type[Enum], type[Enum]]] = {
     "outgoing queues": (OUTGOING_MOVES, OutgoingState, OutgoingMove),
     "source's lanes": (SOURCE_LANE_MOVES, SourceLaneState, SourceLaneMove),
     "sink's lanes": (SINK_LANE_MOVES, SinkLaneState, SinkLaneMove),
+    "queue that is taken in": (COPY_MOVES, CopyState, CopyMove),
+    "reading for one sink": (READ_MOVES, ReadState, ReadMove),
+    "taking by one sink": (TAKE_MOVES, TakeState, TakeMove),
+    "word that holds a queue": (HOLD_MOVES, HoldState, HoldMove),
 }
-# they go round for as long as the connection lasts
-ENDLESS = {"outgoing queues", "source's lanes", "sink's lanes"}
-ENDING = {name: table for name, table in TABLES.items() if name not in ENDLESS}
+# the others go round for as long as the connection, or the host, lasts
+ENDING = {name: TABLES[name] for name in ("connection", "source", "sink", "socket")}
 COLUMNS = ("table", "states", "moves")
 EACH = pytest.mark.parametrize(COLUMNS, TABLES.values(), ids=TABLES)
 EACH_ENDING = pytest.mark.parametrize(COLUMNS, ENDING.values(), ids=ENDING)

@@ -1,0 +1,202 @@
+"""The life of a queue on a host: the tables, and the machines that obey them."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from cqrepl.protocol.events import StopReason
+from cqrepl.protocol.queuelife import (
+    COPY_MOVES,
+    COPY_REASONS,
+    HOLD_MOVES,
+    HOLD_REASONS,
+    READ_MOVES,
+    READ_REASONS,
+    TAKE_MOVES,
+    TAKE_REASONS,
+    CopyLife,
+    CopyMove,
+    CopyState,
+    HoldMove,
+    HoldState,
+    QueueLife,
+    ReadMove,
+    ReadState,
+    Reason,
+    ReasonKind,
+    TakeMove,
+    TakeState,
+)
+
+Machine = tuple[Mapping[Any, Any], Mapping[Any, Any], type[Enum], type[Enum]]
+MACHINES: dict[str, Machine] = {
+    "copy": (COPY_MOVES, COPY_REASONS, CopyState, CopyMove),
+    "reading": (READ_MOVES, READ_REASONS, ReadState, ReadMove),
+    "taking": (TAKE_MOVES, TAKE_REASONS, TakeState, TakeMove),
+    "hold": (HOLD_MOVES, HOLD_REASONS, HoldState, HoldMove),
+}
+PAIRS = [
+    pytest.param(machine, state, move, id=f"{name}-{state.name}-{move.name}")
+    for name, machine in MACHINES.items()
+    for state in machine[2]
+    for move in machine[3]
+]
+OPEN = {CopyState.LIVE, CopyState.RETRIED, CopyState.LEFT_OPEN, CopyState.STOPPED_OPEN}
+WHY = Reason(kind=ReasonKind.DISK, message="no room")
+LATER = Reason(kind=ReasonKind.PEER, message="the peer says: no room")
+
+
+def life_in(machine: Machine, state: Any) -> QueueLife[Any, Any, Reason]:
+    """One that is in a state, with the reason that the state has."""
+    moves, reasons, states, _ = machine
+    life = QueueLife[Any, Any, Reason](moves, reasons, next(iter(states)))
+    life.state, life.reason = state, WHY if state in reasons else None
+    return life
+
+
+@pytest.mark.parametrize(("machine", "state", "move"), PAIRS)
+def test_each_move_in_each_state_is_as_the_table_says(
+    machine: Machine, state: Any, move: Any
+) -> None:
+    moves, reasons, _, _ = machine
+    life = life_in(machine, state)
+    why = LATER if move in reasons.values() else None
+    assert life.may(move) is ((state, move) in moves)
+    if not life.may(move):
+        with pytest.raises(AssertionError, match=f"{move.name} is not allowed while {state.name}"):
+            life.move(move, why)
+        assert (life.state, life.reason) == (state, WHY if state in reasons else None)
+        return
+    life.move(move, why)
+    assert life.state is moves[state, move]
+    begins = reasons.get(life.state)
+    assert life.reason == (None if begins is None else LATER if begins is move else WHY)
+
+
+@pytest.mark.parametrize(("machine", "state", "move"), PAIRS)
+def test_a_reason_comes_with_the_moves_that_states_are_named_after_and_with_no_other(
+    machine: Machine, state: Any, move: Any
+) -> None:
+    moves, reasons, _, _ = machine
+    if (state, move) in moves:
+        with pytest.raises(AssertionError):
+            life_in(machine, state).move(move, None if move in reasons.values() else LATER)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_a_state_with_a_reason_is_entered_by_its_own_move_or_from_its_like(
+    machine: Machine,
+) -> None:
+    """Else it would have the reason of another state, or none."""
+    moves, reasons, _, _ = machine
+    for (state, move), after in moves.items():
+        if after in reasons and reasons[after] is not move:
+            assert reasons.get(state) is reasons[after]
+
+
+def test_a_connection_has_a_copy_from_take_to_give_back() -> None:
+    for (state, move), after in COPY_MOVES.items():
+        if move is CopyMove.TAKE:
+            assert state not in OPEN
+            assert after in OPEN
+        elif move is CopyMove.GIVE_BACK:
+            assert state in OPEN
+            assert after not in OPEN
+        else:
+            assert (state in OPEN) is (after in OPEN)
+
+
+@pytest.mark.parametrize("reason", StopReason)
+def test_each_reason_on_the_wire_has_a_kind(reason: StopReason) -> None:
+    assert ReasonKind.of_stop(reason).name in (reason.name, "ANSWER")
+
+
+class CopyMachine(RuleBasedStateMachine):
+    """A copy, beside what is known of it in other words: who has it, and what keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.life: CopyLife[Reason] = CopyLife()
+        self.is_open = False
+        self.troubles: dict[CopyMove, Reason] = {}  # by the move that has brought each
+        self.held: Reason | None = None
+
+    @precondition(lambda self: not self.is_open)
+    @rule()
+    def take(self) -> None:
+        self.life.move(CopyMove.TAKE)
+        self.is_open = True
+        self.troubles.pop(CopyMove.LEAVE, None)
+
+    @precondition(lambda self: self.is_open)
+    @rule()
+    def give_back(self) -> None:
+        self.life.move(CopyMove.GIVE_BACK)
+        self.is_open = False
+
+    @rule(move=st.sampled_from([CopyMove.PAUSE, CopyMove.LEAVE, CopyMove.STOP]), text=st.text())
+    def end(self, move: CopyMove, text: str) -> None:
+        """The gravest of the three counts: the later one of two that are equal."""
+        order = [CopyMove.PAUSE, CopyMove.LEAVE, CopyMove.STOP]
+        worst = max((order.index(each) for each in self.troubles), default=-1)
+        is_first_stop = move is not CopyMove.STOP or move not in self.troubles
+        assert self.life.may(move) is (order.index(move) >= worst and is_first_stop)
+        if self.life.may(move):
+            why = Reason(kind=ReasonKind.FAILED, message=text)
+            self.life.move(move, why)
+            self.troubles = {move: why}
+
+    @rule()
+    def go_on(self) -> None:
+        has_paused = CopyMove.PAUSE in self.troubles
+        assert self.life.may(CopyMove.GO_ON) is has_paused
+        if has_paused:
+            self.life.move(CopyMove.GO_ON)
+            self.troubles = {}
+
+    @rule()
+    def begin_anew(self) -> None:
+        self.life.move(CopyMove.BEGIN_ANEW)
+        self.troubles = {}
+
+    @rule(is_by_hand=st.booleans(), text=st.text())
+    def hold(self, is_by_hand: bool, text: str) -> None:
+        kind = ReasonKind.BY_HAND if is_by_hand else ReasonKind.TURNS
+        self.held = Reason(kind=kind, message=text)
+        self.life.hold.move(HoldMove.HOLD, self.held)
+
+    @rule()
+    def free(self) -> None:
+        self.held = None
+        self.life.hold.move(HoldMove.FREE)
+
+    @invariant()
+    def answers_are_right(self) -> None:
+        life = self.life
+        trouble, stop = self.troubles.get(CopyMove.PAUSE), self.troubles.get(CopyMove.STOP)
+        end = stop or self.troubles.get(CopyMove.LEAVE)
+        assert (life.trouble, life.stop, life.end) == (trouble, stop, end)
+        assert life.is_free is (not self.is_open and self.held is None)
+        assert life.takes_on is (stop is None and self.held is None)
+        is_by_hand = self.held is not None and self.held.kind is ReasonKind.BY_HAND
+        assert life.is_paused is is_by_hand
+        assert life.hold.reason is self.held
+
+    @invariant()
+    def the_word_is_that_of_the_gravest(self) -> None:
+        word = "live" if self.is_open else "waits"
+        for move, before in ((CopyMove.PAUSE, "paused"), (CopyMove.LEAVE, "stopped")):
+            if move in self.troubles:
+                word = f"{before}: {self.troubles[move].message}"
+        if self.held is not None and CopyMove.LEAVE not in self.troubles:
+            word = "paused: by operator"
+        if CopyMove.STOP in self.troubles:
+            word = f"stopped: {self.troubles[CopyMove.STOP].message}"
+        assert self.life.word == word
+
+
+TestCopyMachine = CopyMachine.TestCase
