@@ -18,7 +18,7 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -47,8 +47,10 @@ class Surroundings:
     idle_polls = 50
     """So many of its first looks only let other tasks run; it sleeps between the next ones."""
 
-    def process_id(self) -> int:
-        return os.getpid()
+    # what only asks the system is the system's own function: it is called for each batch
+    process_id: Callable[[], int] = staticmethod(os.getpid)
+    monotonic_ns: Callable[[], int] = staticmethod(time.monotonic_ns)
+    monotonic: Callable[[], float] = staticmethod(time.monotonic)
 
     def is_alive(self, process: int) -> bool | None:
         """True when there is a process of this id; None: the system knows."""
@@ -84,13 +86,6 @@ class Surroundings:
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""
         return self.wall_ns() // 1_000_000
-
-    def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
-
-    def monotonic(self) -> float:
-        """Seconds."""
-        return time.monotonic()
 
     def processor_seconds(self) -> float:
         """The seconds that this thread has had a core so far."""
@@ -160,9 +155,8 @@ def _boot_id() -> bytes:
     return _BOOT_ID.read_bytes()
 
 
-def surroundings() -> Surroundings:
-    """Those of what runs now."""
-    return _here.get()
+# Those of what runs now. It is the getter itself, as it is called several times for each batch.
+surroundings: Final[Callable[[], Surroundings]] = _here.get
 
 
 def monotonic() -> float:

@@ -40,7 +40,7 @@ from cqrepl.queue.files.sidefile import read_side_file
 from cqrepl.queue.files.tablestore import TableStore, TableValue
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.queue.format.index import NEXT_OF_EMPTY
-from cqrepl.surroundings import monotonic
+from cqrepl.surroundings import surroundings
 
 KEY_END_MAX: Final = 32_768  # of a mark of ours
 LOOK_AGAIN_S: Final = 1.0
@@ -136,7 +136,7 @@ class KeptMarks:
     def _value(self, host: int, level: MarkLevel) -> TableValue | None:
         if host not in HOSTS:
             return None  # and nothing is remembered of it: there may be very many
-        if monotonic() >= self._look_again_at:
+        if surroundings().monotonic() >= self._look_again_at:
             self._look_again_at = math.inf
             self._values = {key: value for key, value in self._values.items() if value is not None}
         if (host, level) not in self._values:
@@ -153,7 +153,8 @@ class KeptMarks:
         except QueueError:
             return None  # full, locked for too long, damaged
         except OSError:  # the side file cannot be written
-            self._look_again_at = min(self._look_again_at, monotonic() + LOOK_AGAIN_S)
+            again_at = surroundings().monotonic() + LOOK_AGAIN_S
+            self._look_again_at = min(self._look_again_at, again_at)
             return None
 
     def _slot(self, table: TableStore, host: int, level: MarkLevel) -> TableValue:

@@ -48,7 +48,7 @@ from cqrepl.kernel.memory import atomic_words
 from cqrepl.queue.files.atomics import INT64_MIN
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.errors import QueueError, QueueLocked
-from cqrepl.surroundings import monotonic, surroundings
+from cqrepl.surroundings import surroundings
 
 UNLOCKED: Final = INT64_MIN
 WRITE_LOCK_KEY: Final = "chronicle.write.lock"
@@ -160,6 +160,11 @@ class WordLock:
         return self._held_by is not None and self._held_by == surroundings().process_id()
 
     @property
+    def is_sure(self) -> bool:
+        """True while this very object holds the lock, and its word says so."""
+        return self._value.load() == self._mine and self.is_held
+
+    @property
     def is_held_beside(self) -> bool:
         """True while another object of this process holds the lock. The word tells nothing of that:
         it may be an earlier process of this id that it names."""
@@ -182,12 +187,13 @@ class WordLock:
         """
         if self._mine != surroundings().process_id():
             self._enter_process()
-        deadline = monotonic() + timeout_s
+        clock = surroundings().monotonic
+        deadline = clock() + timeout_s
         self._take_turn(timeout_s)
         try:
             while not self._exchange_in():
                 holder = self.holder()
-                if monotonic() >= deadline and holder is not None:
+                if clock() >= deadline and holder is not None:
                     raise self._locked(holder)
                 surroundings().sleep(_PAUSE_S)
         except BaseException:
@@ -276,11 +282,12 @@ class WordLock:
         """
         if self._mine != surroundings().process_id():
             self._enter_process()
-        mine, deadline = self._mine, monotonic() + timeout_s
+        clock = surroundings().monotonic
+        mine, deadline = self._mine, clock() + timeout_s
         self._take_turn(timeout_s)
         try:
             while not self._turn.take():  # a pen has it, for a moment
-                if monotonic() >= deadline:
+                if clock() >= deadline:
                     raise self._locked(mine)
                 surroundings().sleep(_PAUSE_S)
             self._turn_of = mine

@@ -177,7 +177,7 @@ class DiskEnd:
             end: the queue has everything before this index; 0 where the caller does not know.
         """
         self._end_noted = max(self._end_noted, Index(end))
-        self._has_come, self._came_at = True, monotonic()
+        self._has_come, self._came_at = True, surroundings().monotonic()
         if not self.is_dirty and not self._files.has_failed and not self._is_forgotten:
             self.is_dirty = True
             self._changed.set()

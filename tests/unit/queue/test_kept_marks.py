@@ -9,11 +9,12 @@ import pytest
 
 from cqrepl.kernel import choose, plain
 from cqrepl.queue import Queue
-from cqrepl.queue.files import atomics, keptmarks
+from cqrepl.queue.files import atomics
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED, KeptMarks
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.markslots import HOSTS, SLOT_BYTES, SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.tablestore import FILE_BYTES, FILE_NAME, TableStore
+from cqrepl.surroundings import Surroundings
 from tests.support.goldens import unpack
 from tests.support.samples import fill
 from tests.support.tables import fill_keys, grown_by_another, keys_of, set_word
@@ -275,7 +276,7 @@ def test_what_is_in_the_way_of_the_side_file_is_looked_at_again(
     fill_keys(path, KEY_END_MAX)
     os.mkfifo(path / SLOTS_FILE_NAME)
     now = time.monotonic()
-    monkeypatch.setattr(keptmarks, "monotonic", lambda: now)
+    monkeypatch.setattr(Surroundings, "monotonic", lambda around: now)
     assert not queue.host_marks.raise_to(2, SENT, 5)
     if not is_first:
         now += 1.5
