@@ -14,7 +14,7 @@ gets by with one buffer.
 from typing import Final, NamedTuple
 
 from wire.errors import WireError
-from wire.header import HEADER_BYTES, META_DATA, NOT_COMPLETE, body_length
+from wire.header import HEADER_BYTES, LENGTH_MASK, META_DATA, NOT_COMPLETE, body_length
 
 _SPARE: Final = 4  # a buffer that is so many times as long as needed is given up
 
@@ -103,6 +103,14 @@ class Splitter:
         """
         return memoryview(self._buffer)[: self._end].toreadonly(), self._at
 
+    def gathered_whole(self) -> tuple[memoryview, int] | None:
+        """The same once the next document is whole; None before that.
+
+        Raises:
+            WireError: as `next_document` does.
+        """
+        return None if self._next_length() is None else self.gathered()
+
     def skip_to(self, at: int) -> None:
         """Declares what `gathered` gave as taken up to offset `at`."""
         assert self._at <= at <= self._end
@@ -115,7 +123,7 @@ class Splitter:
             return rest > 0
         at = self._at + count
         word = int.from_bytes(self._buffer[at : at + HEADER_BYTES], "little")
-        return rest < HEADER_BYTES + body_length(word) and not self._is_wrong(word)
+        return rest < HEADER_BYTES + (word & LENGTH_MASK) and not self._is_wrong(word)
 
     def _next_length(self) -> int | None:
         """Length of the next document's body, once all of it is there."""
@@ -125,11 +133,11 @@ class Splitter:
         word = int.from_bytes(self._buffer[self._at : self._at + HEADER_BYTES], "little")
         if self._is_wrong(word):
             raise self._refused(word)
-        length = body_length(word)
+        length = word & LENGTH_MASK
         return length if pending >= HEADER_BYTES + length else None
 
     def _is_wrong(self, word: int) -> bool:
-        return word == 0 or word & NOT_COMPLETE != 0 or body_length(word) > self.length_max
+        return word == 0 or word & NOT_COMPLETE != 0 or word & LENGTH_MASK > self.length_max
 
     def _refused(self, word: int) -> WireError:
         if word == 0:

@@ -149,31 +149,41 @@ class Mapping:
         Raises:
             QueueDamaged: the file has become shorter than what is mapped of it.
         """
-        size = self.file_size()
-        if size < self.length:
-            raise QueueDamaged(
-                f"expected at least {self.length} bytes, the file was cut to {size}", path=self.path
-            )
-        return size
+        return self._whole_status().st_size
 
     def check_named(self) -> None:
-        """Does nothing while a name leads to the file: what is stored in one without is lost.
+        """Does nothing while the file is as long as what is mapped of it, and a name leads to it:
+        what is stored in one without is lost.
 
         Raises:
-            QueueDamaged: it was removed.
+            QueueDamaged: it was cut, or removed.
         """
-        if not os.fstat(self._descriptor).st_nlink:
+        if not self._whole_status().st_nlink:
             raise QueueDamaged(
                 "expected the file that is appended to, it was removed", path=self.path
             )
 
+    def _whole_status(self) -> os.stat_result:
+        """The status of the file, which is at least as long as what is mapped of it.
+
+        Raises:
+            QueueDamaged: the file has become shorter.
+        """
+        status, length = os.fstat(self._descriptor), len(self.data)
+        if status.st_size < length:
+            raise QueueDamaged(
+                f"expected at least {length} bytes, the file was cut to {status.st_size}",
+                path=self.path,
+            )
+        return status
+
     def cover(self, end: int) -> bool:
         """Maps what the file has grown by, if `end` lies beyond; true when it is covered then."""
-        if end > self.length:
+        if end > len(self.data):
             size = self.check()
-            if size > self.length:
+            if size > len(self.data):
                 self._remap(size)
-        return end <= self.length
+        return end <= len(self.data)
 
     def grows_from(self, position: int) -> None:
         """Says that all behind this position is still to be written: the system reads nothing ahead

@@ -143,10 +143,11 @@ class StoreFile:
         """
         self.mapping.check()
         while True:
+            data = self.mapping.data
             found = find_excerpts(
-                self.mapping.data,
+                data,
                 position,
-                self.mapping.length,
+                len(data),
                 count_max=count_max,
                 bytes_max=bytes_max,
                 payload_max=payload_max,

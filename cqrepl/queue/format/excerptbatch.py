@@ -8,7 +8,8 @@ It is what a tailer hands out, what the protocol carries, and what an appender t
 costs time per excerpt unless the excerpts are iterated. The maker of a batch keeps `data` alive;
 a tailer's batch is valid until the next read from that tailer.
 
-A batch knows its size: its lengths are added up when a step of the way first asks, and kept for
+A batch knows its size: how many excerpts it has and which is the last one is reckoned as it is
+made, as each step of the way asks. Its lengths are added up when a step first asks, and kept for
 those that ask later. So the arrays are not changed once the batch is made.
 """
 
@@ -22,17 +23,22 @@ from cqrepl.queue.format.index import Index
 
 @dataclass(frozen=True, slots=True)
 class ExcerptBatch:
-    """Excerpts `index_first` .. `index_last`, without a gap. There is at least one."""
+    """Excerpts `index_first` .. `index_last`, without a gap: `count` of them, at least one."""
 
     index_first: Index
     data: bytes | memoryview
     offsets: "array[int]"
     lengths: "array[int]"
+    count: int = field(init=False, repr=False, compare=False)
+    index_last: Index = field(init=False, repr=False, compare=False)
     _measured: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
     _laid_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        assert len(self.offsets) == len(self.lengths) > 0
+        count = len(self.offsets)
+        assert count == len(self.lengths) > 0
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "index_last", Index(self.index_first + count - 1))
 
     @classmethod
     def of(cls, index_first: int, payloads: Sequence[bytes | memoryview]) -> "ExcerptBatch":
@@ -40,7 +46,7 @@ class ExcerptBatch:
         return cls(Index(index_first), *join_payloads(payloads))
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return self.count
 
     def __iter__(self) -> Iterator[tuple[int, memoryview]]:
         view = memoryview(self.data)
@@ -48,10 +54,6 @@ class ExcerptBatch:
         for offset, length in zip(self.offsets, self.lengths, strict=True):
             yield index, view[offset : offset + length]
             index += 1
-
-    @property
-    def index_last(self) -> Index:
-        return Index(self.index_first + len(self.offsets) - 1)
 
     @property
     def payload_bytes(self) -> int:

@@ -347,22 +347,20 @@ class Tailer:
             store = self._store
             assert store is not None
             assert self._agreement is not None
-            run_max = count_max
-            if not is_whole:
-                sequence = sequence_of(self._index, self._cycles.shift)
-                run_max = self._agreement.run_max(sequence, count_max)
+            sequence = sequence_of(self._index, self._cycles.shift)
+            run_max = count_max if is_whole else self._agreement.run_max(sequence, count_max)
             found = store.find(
                 self._position, count_max=run_max, bytes_max=bytes_max, payload_max=payload_max
             )
             if found.offsets:
-                found = self._certain(found, is_whole)
+                start = Place(sequence, self._position)
+                found = self._certain(start, found, is_whole)
                 self._position = Position(found.position)
-                return self._take(store, found)
+                return self._take(store, sequence, found)
             self._position = Position(found.position)
             if found.stop is FindStop.TOO_LARGE:
-                self._certain(
-                    store.find(found.position, count_max=1), True
-                )  # or its length is wrong
+                start = Place(sequence, self._position)  # or its length is wrong
+                self._certain(start, store.find(found.position, count_max=1), True)
                 length = body_length(store.word_at(found.position))
                 raise ExcerptTooLarge(self._index, length, payload_max, path=store.path)
             store.check_end(found.position, self._last)
@@ -375,29 +373,29 @@ class Tailer:
                     return None
         return None
 
-    def _take(self, store: StoreFile, found: Found) -> ExcerptBatch:
+    def _take(self, store: StoreFile, sequence: Sequence, found: Found) -> ExcerptBatch:
         batch = ExcerptBatch(
             self._index, store.mapping.data.toreadonly(), found.offsets, found.lengths
         )
-        count = len(found.offsets)
         assert self._agreement is not None
         assert found.offsets[-1] - HEADER_BYTES < self._agreement.end  # it is proved
         assert found.offsets[-1] + found.lengths[-1] <= found.position
-        sequence = sequence_of(self._index, self._cycles.shift)
         position_last = Position(found.offsets[-1] - HEADER_BYTES)
-        self._last = Place(Sequence(sequence + count - 1), position_last)
-        self._index = Index(self._index + count)
+        self._last = Place(Sequence(sequence + batch.count - 1), position_last)
+        self._index = Index(self._index + batch.count)
         self._watch.goes_on()
         return batch
 
-    def _certain(self, found: Found, is_whole: bool) -> Found:
+    def _certain(self, start: Place, found: Found, is_whole: bool) -> Found:
         """The run, as far as what writers recorded agrees with it.
+
+        Args:
+            start: of its first excerpt.
 
         Raises:
             QueueDamaged: not even its first excerpt is certain.
         """
         assert self._agreement is not None
-        start = Place(sequence_of(self._index, self._cycles.shift), self._position)
         count = self._agreement.certain_count(start, found, is_whole=is_whole)
         if count == len(found.offsets):
             return found

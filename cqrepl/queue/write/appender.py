@@ -56,6 +56,7 @@ from cqrepl.queue.format.index import (
     cycle_of,
     index_of,
     is_next,
+    place_of,
     sequence_of,
 )
 from cqrepl.queue.format.layout import QueueLayout
@@ -203,6 +204,20 @@ class Appender:
             self._pens.check(last, pen, self._end)
         return last >= 0
 
+    def append_soon(self, batch: ExcerptBatch) -> bool:
+        """Appends as `append_at` where that makes no file and allocates no space; else false, and
+        nothing was changed: it is for `reserve`, and then `append_refused`.
+
+        Raises:
+            IndexGap, ExcerptTooLarge, QueueLocked, QueueError, DurabilityLost, OSError: as
+                `append_at`.
+        """
+        if not self.append_now(batch):
+            if self.space_needed(batch):
+                return False
+            self.append_refused(batch)
+        return True
+
     def append_refused(self, batch: ExcerptBatch) -> None:
         """Appends as `append_at` what `append_now` has refused: the long way.
 
@@ -314,7 +329,8 @@ class Appender:
         """
         with self._writing():
             self._check_next(batch)
-            self._stand_on(batch).reserve(batch)
+            cycle = cycle_of(batch.index_first, self._cycles.shift)
+            self._stand_on(batch, cycle).reserve(batch)
 
     def reserve_ahead(self) -> None:
         """Maps and allocates more of a file that is nearly full; nothing while there is room.
@@ -423,6 +439,8 @@ class Appender:
                     self._fenced_end = self._end.next_index
 
     def _check_append_lock(self) -> None:
+        if self._append_lock.is_sure:
+            return  # as of a sink: it keeps out all others
         holder, own = self._append_lock.holder(), surroundings().process_id()
         if self._fenced_end is not None and holder != own:
             raise self._append_lock.taken_away()
@@ -515,25 +533,24 @@ class Appender:
         return batch.index_last
 
     def _append(self, batch: ExcerptBatch, look_ms: int = INT64_MAX) -> None:
-        assert cycle_of(batch.index_last, self._cycles.shift) == cycle_of(
-            batch.index_first, self._cycles.shift
-        )
-        writer = self._stand_on(batch)
-        assert writer.place.sequence == sequence_of(batch.index_first, self._cycles.shift)
+        cycle, sequence = place_of(batch.index_first, self._cycles.shift)
+        assert sequence + batch.count <= 1 << self._cycles.shift  # all of one cycle
+        writer = self._stand_on(batch, cycle)
+        assert writer.place.sequence == sequence
         writer.append(batch)
-        assert writer.place.sequence == sequence_of(batch.index_last, self._cycles.shift) + 1
+        assert writer.place.sequence == sequence + batch.count
         if self._commits is not None:
             self._listing.synced_to(batch.index_last)
         elif self._fenced_end is None:  # a pen would walk over what others have appended
             self._pen = self._pens.take(self._end, look_ms)
 
-    def _stand_on(self, batch: ExcerptBatch) -> StoreWriter:
+    def _stand_on(self, batch: ExcerptBatch, cycle: Cycle) -> StoreWriter:
         """The writer of the batch's cycle, rolled to if need be, with room for the batch."""
         longest = batch.payload_longest
         if longest > self._payload_max:
             index = batch.index_first + batch.lengths.index(longest)
             raise ExcerptTooLarge(index, longest, self._payload_max, path=self._cycles.path)
-        return self._end.at(cycle_of(batch.index_first, self._cycles.shift), len(batch))
+        return self._end.at(cycle, batch.count)
 
 
 @contextmanager

@@ -82,6 +82,8 @@ class StoreWriter:
             DurabilityLost: what is in the file may never reach the disk.
         """
         self.store = store
+        self.cycle = store.cycle
+        self.path = store.path
         self._commits = terms.commits
         self._toucher = terms.toucher
         self._synced = 0  # all before this position is on the disk, if there is a group commit
@@ -143,14 +145,6 @@ class StoreWriter:
         return writer
 
     @property
-    def cycle(self) -> Cycle:
-        return self.store.cycle
-
-    @property
-    def path(self) -> Path:
-        return self.store.path
-
-    @property
     def allocates(self) -> bool:
         """True when it is for the writer to allocate space ahead, and no helper does."""
         return self._toucher is None
@@ -161,7 +155,6 @@ class StoreWriter:
         Raises:
             QueueDamaged: the file was cut, removed or written over, or cannot be followed.
         """
-        self.store.mapping.check()
         self.store.mapping.check_named()
         self._check_last()
         if not self.has_ended and self.store.word_at(self.place.position):
@@ -215,7 +208,7 @@ class StoreWriter:
         assert not self.has_ended
         self.reserve(batch)
         start = 0
-        while start < len(batch):
+        while start < batch.count:
             start += self._append_run(batch, start)
 
     def end(self) -> None:
@@ -233,21 +226,21 @@ class StoreWriter:
     def _append_run(self, batch: ExcerptBatch, start: int) -> int:
         """Appends as many excerpts as one publication may hold, and answers how many."""
         sequence, position = self.place
-        count = min(len(batch) - start, self._run_length(sequence))
-        store = self.store
+        count = min(batch.count - start, self._run_length(sequence))
+        store, data = self.store, self.store.mapping.data
         laid = lay_excerpts(
             batch.data,
             batch.offsets,
             batch.lengths,
             start,
             count,
-            store.mapping.data,
+            data,
             position,
             sequence,
             store.header.index_spacing,
         )
         assert position <= laid.position_last < laid.position_end
-        assert laid.position_end + len(TAIL_ZEROS) <= store.mapping.length
+        assert laid.position_end + len(TAIL_ZEROS) <= len(data)
         self._sync(laid.position_end)
         store.publish(position, laid.first_word)
         self._sync_published(position, laid.position_end)
@@ -382,7 +375,7 @@ class StoreWriter:
         """The least position behind the batch, with its index pages and an end-of-file mark."""
         sequence, position = self.place
         page_first = self.indexing.page_of(sequence)
-        pages = self.indexing.page_of(sequence + len(batch)) - page_first + 1
+        pages = self.indexing.page_of(sequence + batch.count) - page_first + 1
         return position + batch.laid_bytes + pages * self.page_size + _END_MARK_BYTES
 
     def _reserve(self, end: int) -> None:

@@ -226,19 +226,16 @@ class SinkQueue:
     @property
     def next_index(self) -> Index:
         """One past the last excerpt; 0 for an empty queue."""
-        return self._next_index()
+        appender = self._appender
+        return self.queue.next_index() if appender is None else Index(appender.next_index)
 
     @property
     def known_last(self) -> int | None:
         """One below the next index; None also while the queue is not open, or not readable."""
         try:
-            return None if self._queue is None else self._next_index() - 1
+            return None if self._queue is None else self.next_index - 1
         except (QueueError, OSError):
             return None
-
-    def _next_index(self) -> Index:
-        appender = self._appender
-        return self.queue.next_index() if appender is None else Index(appender.next_index)
 
     def know_epochs(self) -> bool:
         """Reads what it has promised, where that could not be done before. A host that leads by
@@ -414,9 +411,10 @@ class SinkQueue:
             Diverged: this queue holds something else, and no power cut explains it.
             QueueError, OSError: it cannot be read, or mended.
         """
-        overlap, end = self._overlap, self.next_index
+        overlap = self._overlap
         if overlap is None:
             return batch
+        end = self.next_index
         if batch.index_first >= end:
             overlap.check_passed()
             self.disk.prove(end)
@@ -472,7 +470,9 @@ class SinkQueue:
         Raises:
             LayoutMismatch: so many cycles of times to come would be made that this is no queue.
         """
-        self._first_indexes.check_later(index, self.next_index, self.queue.layout)
+        end = self.next_index
+        if index != end:  # else it goes on in the cycle of the last one
+            self._first_indexes.check_later(index, end, self.queue.layout)
 
     def close(self) -> None:
         self._close_files()
@@ -604,7 +604,7 @@ class SinkQueue:
             self.disk = self.syncer.watch(
                 self.name,
                 queue,
-                self._next_index,
+                lambda: self.next_index,
                 self.chains,
                 self._lost,
                 self._check_names,
