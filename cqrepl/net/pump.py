@@ -105,6 +105,7 @@ class Pump:
         self._clock = trio.CancelScope()
         self._admit = admit
         self._guest_bytes_per_s = guest_bytes_per_s
+        self._guest_room: int | None = None  # bytes that are taken of a guest at a time
         self._program = program
         self._limit_of = limit_of
         self._bucket = TokenBucket()
@@ -228,16 +229,13 @@ class Pump:
         if count:
             self.heard = True
             self.connection.received(count, now)
-            if self._guest_bytes_per_s is not None and self.connection.is_guest:
+            if self._guest_room is not None and self._guest_bytes_per_s is not None:
                 await trio.sleep(count / self._guest_bytes_per_s)
         else:
             self.connection.receive_end(now)
 
     def _room(self) -> memoryview:
-        room = self.connection.receive_room()
-        if self._guest_bytes_per_s is None or not self.connection.is_guest:
-            return room
-        return room[: max(1, int(self._guest_bytes_per_s * GUEST_PAUSE_MAX))]
+        return self.connection.receive_room()[: self._guest_room]
 
     async def _act_on_events(self, session: Session) -> bool:
         """Acts on all events there are; false when the connection is over."""
@@ -253,7 +251,7 @@ class Pump:
                     self._log_refusal(event)
                 if isinstance(event, Connected):
                     self._name_queues(session)
-                if self._program is not None:
+                if self._program is not None and isinstance(event, Connected | Told):
                     await self._act_on_program(self._program, event)
                 await session.act(event)
         except RemoteProtocolError as error:
@@ -305,11 +303,11 @@ class Pump:
         if is_open and is_host and self.connection.names_queues:
             self.connection.name_queues(session.queue_names)
 
-    async def _act_on_program(self, program: Program, event: Event) -> None:
+    async def _act_on_program(self, program: Program, event: Connected | Told) -> None:
         with Contained(self._fail_by_program, RemoteProtocolError), read_by_none():
             if isinstance(event, Connected):
                 await program.connected(self.connection.link)
-            elif isinstance(event, Told):
+            else:
                 await program.told(self.connection.link, event.event)
 
     def _fail_by_program(self, error: Exception) -> None:
@@ -331,6 +329,8 @@ class Pump:
             self.fail(problem)
             return False
         self.look_at_limit()
+        if self._guest_bytes_per_s is not None and self.connection.is_guest:
+            self._guest_room = max(1, int(self._guest_bytes_per_s * GUEST_PAUSE_MAX))
         who = "guest" if self.connection.is_guest else f"host {event.remote_id}"
         self.label = f"{who} at {self.label}"
         self.log.tell(logging.INFO, self.label, "connected")

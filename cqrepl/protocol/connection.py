@@ -50,12 +50,7 @@ from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.queuelist import OwnQueues
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.source import AnswerPace, SourceHandler
-from cqrepl.protocol.states import (
-    CONNECTION_MOVES,
-    ConnectionMove,
-    ConnectionState,
-    moved,
-)
+from cqrepl.protocol.states import CONNECTION_MOVES, ConnectionMove, ConnectionState, moved
 from cqrepl.protocol.subhandler import LinkView
 from cqrepl.protocol.uber import Router, unheard
 from cqrepl.queue.format.epochs import History
@@ -171,9 +166,10 @@ class Connection:
     @property
     def silence_max(self) -> float:
         """Longest time in seconds for which the peer may say nothing."""
-        heartbeat = self._router.heartbeat  # None: not registered, or its numbers were refused
-        own = self.config.settings.heartbeat.timeout_seconds
-        return own if heartbeat is None else heartbeat.silence_max
+        heartbeat = self._router.heartbeat
+        if heartbeat is None:  # not registered, or its numbers were refused
+            return self.config.settings.heartbeat.timeout_seconds
+        return heartbeat.silence_max
 
     @property
     def has_data_to_send(self) -> bool:
@@ -235,7 +231,7 @@ class Connection:
             self._greeting_deadline,
             self._names_deadline,
             self._inflow.deadline,
-            self._silence_deadline,
+            self._heard + self.silence_max,
         )
 
     def tick(self, now: float) -> None:
@@ -385,6 +381,12 @@ class Connection:
         """Everything up to `index_last` is in the sink queue."""
         self._router.sink(cid).stored(index_last, ns)
 
+    def tell_stored(self, cid: Cid, index_last: int, ns: int) -> None:
+        """The same, of a queue that may have been stopped or withdrawn meanwhile: nothing then."""
+        handler = self._router.handlers.get(cid)
+        if isinstance(handler, SinkHandler) and not handler.has_stopped:
+            handler.stored(index_last, ns)
+
     def suits_pump(self) -> bool:
         """True while a live pump can receive."""
         return self.state is ConnectionState.OPEN and not self._inflow.is_long
@@ -497,11 +499,9 @@ class Connection:
 
     @property
     def _names_deadline(self) -> float:
-        return math.inf if self.peer_queues is not None else self._list_deadline
-
-    @property
-    def _silence_deadline(self) -> float:
-        return self._heard + self.silence_max
+        if self._list_deadline < math.inf and self.peer_queues is not None:
+            self._list_deadline = math.inf  # it has come
+        return self._list_deadline
 
     def _overdue(self, now: float) -> str | None:
         if now >= self._greeting_deadline:
@@ -510,7 +510,7 @@ class Connection:
             return "no list of the peer's queues, though it announced one"
         if now >= self._inflow.deadline:
             return f"a document that started was not complete after {FRAME_SECONDS:g} s"
-        if now >= self._silence_deadline:
+        if now >= self._heard + self.silence_max:
             return f"nothing received for {now - self._heard:.1f} s"
         return None
 

@@ -34,7 +34,7 @@ class Framing:
     ) -> tuple[int, int]:
         """Excerpts `start`, ... of `batch` into `out` behind `filled`: how many, and where it
         ends. With runs it may be fewer than have room."""
-        if not self.has_runs:
+        if not self.has_runs or batch.count - start < RUN_EXCERPTS_MIN:
             return self._frames(batch, start, ns, out, filled)
         head = len(self._cid_document) + RUN_HEAD_BYTES
         count = kernel.run_length(

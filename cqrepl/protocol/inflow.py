@@ -83,9 +83,10 @@ class Inflow:
         Raises:
             WireError: there is no next document to be found.
         """
-        if not self.splitter.next_is_whole:
+        gathered = self.splitter.gathered_whole()
+        if gathered is None:
             return None
-        data, at = self.splitter.gathered()
+        data, at = gathered
         found = kernel.scan_frames(data, at, cid_document, payload_max=payload_max)
         if found is None:
             cid_end = at + len(cid_document)

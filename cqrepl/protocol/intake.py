@@ -32,13 +32,13 @@ class Intake:
         events: list[CompareExcerpts | AppendExcerpts] = []
         if batch.index_first < 0:
             return events, f"an index expected, {batch.index_first} came"
-        repeats = min(len(batch), max(0, self.next_index - batch.index_first))
+        repeats = min(batch.count, max(0, self.next_index - batch.index_first))
         if repeats:
             known = batch.part(0, repeats)
             events.append(CompareExcerpts(cid=self._cid, name=self._name, batch=known, ns=ns))
-        if repeats == len(batch):
+        if repeats == batch.count:
             return events, None
-        rest = batch.part(repeats, len(batch))
+        rest = batch.part(repeats, batch.count) if repeats else batch
         if not is_next(self.next_index, rest.index_first, self._shift):
             problem = (
                 f"index {format_index(self.next_index)} or the start of a later cycle expected, "

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from cqrepl.kernel.batch import measure_lengths
@@ -46,6 +46,13 @@ class SentRun:
     lengths: array[int]
     payload_bytes: int
     settled: int = 0
+    count: int = field(init=False, repr=False, compare=False)
+    index_last: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        count = self.settled or len(self.lengths)
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "index_last", self.index_first + count - 1)
 
     @classmethod
     def of(cls, index_first: int, lengths: array[int]) -> Self:
@@ -53,11 +60,7 @@ class SentRun:
         return cls(index_first, lengths, measure_lengths(lengths, 0, len(lengths))[0])
 
     def __len__(self) -> int:
-        return self.settled or len(self.lengths)
-
-    @property
-    def index_last(self) -> int:
-        return self.index_first + len(self) - 1
+        return self.count
 
 
 class SendBudget:
@@ -111,19 +114,19 @@ class SendWindow:
 
     def add(self, run: SentRun) -> None:
         """A run was sent."""
-        assert len(run) > 0
+        assert run.count > 0
         last = self._runs[-1] if self._runs else None
         is_next = last is not None and last.index_last + 1 == run.index_first
         has_lengths = last is not None and not last.settled and not run.settled
-        is_joined = is_next and has_lengths and len(last or ()) + len(run) <= _JOINED_EXCERPTS
-        if last is not None and is_joined:
+        is_joined = is_next and has_lengths
+        if last is not None and is_joined and last.count + run.count <= _JOINED_EXCERPTS:
             self._join(last, run)
         else:
             self._runs.append(run)
             self._is_joined = False
         self._bytes += run.payload_bytes
-        self._excerpts += len(run)
-        self.budget.free -= len(run)
+        self._excerpts += run.count
+        self.budget.free -= run.count
 
     def _join(self, last: SentRun, run: SentRun) -> None:
         lengths = last.lengths if self._is_joined else last.lengths[:]
@@ -146,7 +149,7 @@ class SendWindow:
             if index >= run.index_last:
                 self._runs.popleft()
                 self._begun = self._begun_bytes = 0
-                excerpts += len(run) - begun
+                excerpts += run.count - begun
                 payload_bytes += run.payload_bytes - begun_bytes
             else:
                 assert not run.settled

@@ -139,6 +139,11 @@ class SourceHandler(Stoppable):
         return not (self.offer.acknowledgement and self._window.is_full)
 
     @property
+    def takes_more(self) -> bool:
+        """True while more of the stream may be framed: it has not stopped, and there is room."""
+        return self.state is not SourceState.STOPPED and self.has_room
+
+    @property
     def room(self) -> tuple[int, int]:
         """The numbers of excerpts and payload bytes that may be sent before the sink acknowledges
         some."""
@@ -314,14 +319,14 @@ class SourceHandler(Stoppable):
         self._move(SourceMove.FRAMED, LocalProtocolError)
         room, _ = self.room
         assert room > 0
-        if len(batch) - start > room:
+        if batch.count - start > room:
             batch, start = batch.part(start, start + room), 0
         count, filled = self.framing.frame(batch, start, ns, out, filled)
         if not count:
             return None, filled
-        assert start + count <= len(batch)
+        assert start + count <= batch.count
         assert filled <= len(out)
-        framed = batch.part(start, start + count)
+        framed = batch if count == batch.count else batch.part(start, start + count)
         self._sent(SentRun(framed.index_first, framed.lengths, framed.payload_bytes))
         return framed, filled
 

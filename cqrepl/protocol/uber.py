@@ -57,6 +57,7 @@ from cqrepl.protocol.source import SourceHandler
 from cqrepl.protocol.states import SinkState
 from cqrepl.protocol.subhandler import HandlerKind, SubHandler
 from wire import Document, Reader, Splitter, WireError
+from wire.header import META_DATA
 
 REFUSALS_MAX: Final = 100
 HANDLERS_MAX: Final = 16_384
@@ -92,6 +93,7 @@ class Router:
         self._kinds = _table(config.kinds)
         self._cid_next = config.own_cid_first
         self._cid_selected = _NO_CID
+        self._selecting: bytes | None = None  # body of the document that selected this one
         self._csp_pending: tuple[str, Cid] | None = None  # csp and cid whose handler comes next
         self._ready: deque[Cid] = deque()  # cids of handlers that may have something to produce
         self._is_ready: set[Cid] = set()
@@ -315,11 +317,15 @@ class Router:
             raise RemoteProtocolError(self.problem)
 
     def _route(self, document: Document, now: float) -> None:
+        if document.word & META_DATA:
+            if self.selected is None or bytes(document.body) != self._selecting:
+                self._require_small(document)
+                routing = read_routing(Reader(document.body))
+                self._routing(routing, now)
+                if routing.csp is None and routing.handler is None and self.selected is not None:
+                    self._selecting = bytes(document.body)
+            return  # mostly it is the same as the one before, and changes nothing
         reader = Reader(document.body)
-        if document.is_metadata:
-            self._require_small(document)
-            self._routing(read_routing(reader), now)
-            return
         if reader.peek_code() is None:
             return  # an empty data document says nothing
         name = reader.read_name()
@@ -356,7 +362,7 @@ class Router:
             handler.closed(reason)
 
     def _routing(self, routing: Routing, now: float) -> None:
-        self.selected = None
+        self.selected = self._selecting = None
         csp, cid = routing.csp, routing.cid
         self._cid_selected = _NO_CID if cid is None else cid
         pending, self._csp_pending = self._csp_pending, None

@@ -18,6 +18,8 @@ _EPOCH: Final = "epoch"
 _LEADER: Final = "leader"
 STOP_TEXT_MAX: Final = 2000  # characters of a message
 _ACKNOWLEDGEMENT: Final = struct.Struct("<I4sBq3s")  # header, name, code, index, name
+_BEHIND_NAME: Final = struct.Struct("<Bq3s")  # the same from the code on
+_NANOS_NAME: Final = b"\xc2ns"
 
 
 def write_end_of_stream() -> bytes:
@@ -117,7 +119,7 @@ def write_acknowledgement(index: int, ns: int) -> bytes:
     """
     nanos = encode_int(ns)
     length = _ACKNOWLEDGEMENT.size - HEADER_BYTES + len(nanos)
-    return _ACKNOWLEDGEMENT.pack(length, b"\xc3idx", Code.INT64_0X, index, b"\xc2ns") + nanos
+    return _ACKNOWLEDGEMENT.pack(length, b"\xc3idx", Code.INT64_0X, index, _NANOS_NAME) + nanos
 
 
 def write_replication_event(index: int, payload: bytes, ns: int) -> bytes:
@@ -132,13 +134,23 @@ def write_replication_event(index: int, payload: bytes, ns: int) -> bytes:
     return bytes(writer.data)
 
 
-def ns_item(ns: int) -> bytes:
-    """The nano time as it stands at the end of a replication event."""
-    return encode_int(ns)
+# the nano time as it stands at the end of a replication event
+ns_item: Final = encode_int
 
 
 def read_acknowledgement(reader: Reader) -> tuple[int, int]:
-    """Index and nano time of an acknowledgement whose first name was read; a missing time is 0."""
+    """Index and nano time of an acknowledgement whose first name was read; a missing time is 0.
+
+    The usual form is taken in one step, as there is one for each batch that a sink takes.
+    """
+    start = reader.position
+    if reader.end - start > _BEHIND_NAME.size:
+        code, index, name = _BEHIND_NAME.unpack_from(reader.data, start)
+        if code == Code.INT64_0X and name == _NANOS_NAME:
+            last = Reader(reader.data, start + _BEHIND_NAME.size, reader.end)
+            ns = last.read_int()
+            if last.position == reader.end:
+                return index, ns
     index = reader.read_int()
     fields = reader.read_fields()
     return index, fields[NANOS].read_int() if NANOS in fields else 0

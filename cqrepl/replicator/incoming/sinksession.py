@@ -399,9 +399,8 @@ class SinkSession:
         if queue.append_log.is_wanted and new is not None:
             now_ns = surroundings().monotonic_ns()
             entry = ENTRY.pack(new.index_last, event.ns, now_ns, len(new), new.payload_bytes)
-        self._count(queue, len(batch), batch.payload_bytes, entry)
-        if not self._connection.has_stopped(event.cid):  # by the source, meanwhile
-            self._connection.stored(event.cid, batch.index_last, event.ns)
+        self._count(queue, batch.count, batch.payload_bytes, entry)
+        self._connection.tell_stored(event.cid, batch.index_last, event.ns)
 
     async def _append(self, cid: Cid, queue: SinkQueue, batch: ExcerptBatch) -> None:
         if cid not in self._begun:
@@ -409,18 +408,16 @@ class SinkSession:
             self._begun.add(cid)
         else:
             queue.check_later(batch.index_first)
-        if not queue.appender.append_now(batch):
-            if queue.appender.space_needed(batch):
-                await self._lanes.append(cid, queue, batch)
-            else:
-                queue.appender.append_refused(batch)
+        if not queue.appender.append_soon(batch):
+            await self._lanes.append(cid, queue, batch)
 
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
         """So much has been taken in, by the native lane or here; `entries` are for the log."""
         self.has_progressed = True
         self._pauses.end(queue)
         queue.counters.count_received(excerpts, payload_bytes)
-        queue.append_log.note(entries)
+        if entries:
+            queue.append_log.note(entries)
         queue.disk.note()
 
     def begin_anew(self, name: str, why: str = ANEW) -> None:

@@ -137,9 +137,10 @@ class OutgoingFrames:
     ) -> int:
         """Frames of one queue behind `filled`, until the buffer or the room is full or there are no
         more."""
-        source = self._connection.source(each.cid)
+        source = each.source
+        assert source is not None  # the stream has begun
         before = filled
-        while source.has_room and not source.has_stopped:
+        while source.takes_more:
             if filled >= room:
                 each.has_much = each.batch is not None
                 return filled
@@ -164,8 +165,8 @@ class OutgoingFrames:
                     self._large, self.out_bytes = each, size
                 break
             filled = end
-            each.start += len(framed)
-            if each.start == len(batch):
+            each.start += framed.count
+            if each.start == batch.count:
                 each.batch = None
             self._note_sent(each, framed)
         each.has_much = each.has_much or filled > before

@@ -114,7 +114,8 @@ class Outgoing:
         self.has_returned = False  # the sink has given back what is before its stream
         self.claim: MarkRow | None = None  # raised in place of the mark, without evidence
         self._claimed = NOTHING  # the last index that the sink claims, as its stream begins
-        self._source: SourceHandler | None = None  # the core's half, once its stream has begun
+        self.source: SourceHandler | None = None  # the core's half, once its stream has begun
+        self.asks_ack = True  # its sink is to acknowledge
         self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
         self._withheld: int | None = None  # no mark is to be behind it, once its lane is back
         self.is_withheld = False  # what it acknowledges proves nothing of what is before
@@ -333,7 +334,7 @@ class Outgoing:
     @property
     def claims(self) -> int:
         """The last index that the sink says it has without evidence; -1 for none."""
-        return NOTHING if self._source is None else max(self._claimed, self._source.index_claimed)
+        return NOTHING if self.source is None else max(self._claimed, self.source.index_claimed)
 
     def count_sent(self, index_last: int, excerpts: int, payload_bytes: int) -> None:
         """So much was sent, up to this index."""
@@ -370,7 +371,7 @@ class Outgoing:
             QueueError, OSError: what comes before cannot be read.
         """
         assert self.stream_from is not None
-        self._source = source
+        self.source, self.asks_ack = source, asks_ack
         self.marks.begin()
         marks, start = self.marks, self.stream_from
         last = self.queue.queue.last_index_before(Index(start)) if start else None

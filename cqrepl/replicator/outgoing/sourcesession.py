@@ -91,7 +91,7 @@ class SourceSession:
         held, tailer = each.queue.held_from, each.tailer
         is_held = tailer is None or (held is not None and tailer.next_index >= held)
         is_held = is_held or not each.room(rooms)
-        return not is_held and self._connection.source(each.cid).has_room
+        return not is_held and each.source is not None and each.source.has_room
 
     def watched(self, rooms: Rooms) -> list[WatchedWord] | None:
         reads = partial(self._reads, rooms=rooms)
@@ -345,9 +345,9 @@ class SourceSession:
         """These have been framed here, or sent by the native lane."""
         self.words.touch(each.queue.name)
         self._pauses.forget(each.queue.name)
-        each.count_sent(sent.index_last, len(sent), sent.payload_bytes)
+        each.count_sent(sent.index_last, sent.count, sent.payload_bytes)
         each.queue.disk.note(sent.index_last + 1)
-        if not self._shared.asks_ack(each.queue.name):
+        if not each.asks_ack:
             self.has_progressed = True
             self._pauses.hear_on(each.queue.name)
 
