@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cqrepl.queue.files.chroniclemarks import BEGIN_KEY
 from cqrepl.queue.files.closedcycles import FETCH, LET_GO, PUT_BACK, ClosedCycles
+from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import (
@@ -42,6 +43,7 @@ class Cycles:
         self._known: dict[str, Cycle] = {}
         self._names: dict[Cycle, str] = {}  # the same the other way; a cycle has one name
         self._table_seen = self._table_identity()
+        self._header_seen = b""  # of a table store that named the roll cycle; not looked at yet
         self._begin: Index | None = None  # not looked up yet
 
     @property
@@ -140,11 +142,14 @@ class Cycles:
         seen = self._table_identity()
         if seen in (None, self._table_seen):
             return
+        if self._has_seen_header():
+            self._table_seen = seen
+            return
         try:
             table = TableStore(self.table_path, writable=False)
         except FileNotFoundError:  # it is just being made anew; asked again later
             return
-        found = table.layout
+        found, header = table.layout, table.header()
         table.close()
         if (found.roll_cycle.name, found.epoch) != (self.roll_cycle.name, self._epoch):
             raise LayoutMismatch(
@@ -152,7 +157,7 @@ class Cycles:
                 f" found {found.roll_cycle.name} epoch {found.epoch}",
                 path=self.path,
             )
-        self._table_seen = seen
+        self._table_seen, self._header_seen = seen, header
 
     def listing(self) -> list[Cycle]:
         """All cycles that have a store file, ascending.
@@ -228,6 +233,17 @@ class Cycles:
         noted = self.closed.load().get(cycle)
         if noted is not None and count < noted.excerpts and self.has(cycle):
             self.check_closed(cycle, count, is_closed=True)
+
+    def _has_seen_header(self) -> bool:
+        """True while the table store begins with the header that was found to name the roll cycle.
+        Its time of change tells little: each mark that is stored in it changes that."""
+        if not self._header_seen:
+            return False
+        try:
+            with FileBytes(self.table_path) as table:
+                return table.read(0, len(self._header_seen)) == self._header_seen
+        except (OSError, QueueDamaged):
+            return False  # to be told as where none was seen
 
     def _table_identity(self) -> tuple[int, ...] | None:
         """The device, inode number and time of change of the table store: another one differs in

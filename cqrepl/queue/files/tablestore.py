@@ -162,6 +162,10 @@ class TableStore:
         machine."""
         return self._mapping.identity
 
+    def header(self) -> bytes:
+        """The bytes of the header, which stay what they are."""
+        return bytes(self._mapping.data[: self._document_end(0)])
+
     def find(self, key: str) -> TableValue | None:
         """The value of a key (upper and lower case alike); None when there is no such key."""
         wanted = _found_by(key)
@@ -314,7 +318,7 @@ class TableStore:
     def _parse_header(self) -> QueueLayout:
         """The layout in the header. Most queues of a host have the same header, and each is opened
         many times: reading one takes longer than opening the file does."""
-        header = bytes(self._mapping.data[: self._document_end(0)])
+        header = self.header()
         found = _known_layouts.get(header)
         if found is None:
             found = parse_layout(header, len(header), self.path)

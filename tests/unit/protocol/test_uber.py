@@ -333,6 +333,26 @@ def test_an_unknown_cid_selects_nobody_until_a_valid_one_comes() -> None:
     assert kinds(ours.receive(excerpt(index(0), b"x"))) == [ev.AppendExcerpts]
 
 
+def test_a_selection_that_is_said_again_changes_nothing() -> None:
+    """It is known by its bytes, and selects what it would have selected as a new one."""
+    ours = receiving_sink()
+    events = [data(re=block(items(Hex(index(at)), literal(b"x"), NS))) for at in range(4)]
+    for event in events[:2]:
+        assert kinds(ours.receive(select(CID), heartbeat(), select(CID), select(CID), event)) == [
+            ev.AppendExcerpts
+        ]
+    for _ in range(2):
+        assert message(ours.receive(select(4242))) == "cid 4242 is not registered"
+        assert message(ours.receive(events[2])) == "'re' for no handler"
+    assert "registration without" in message(ours.receive(meta(csp=None)))
+    assert message(ours.receive(events[2])) == "'re' for no handler"
+    assert kinds(ours.receive(select(CID), events[2])) == [ev.AppendExcerpts]
+    half = meta(csp="/replication/other/1", cid=CID + 100)
+    assert ours.receive(half, select(CID)) == []
+    assert "'handler' is not known" in message(ours.receive(data(handler=sink_handler())))
+    assert kinds(ours.receive(select(CID), events[3])) == [ev.AppendExcerpts]
+
+
 @pytest.mark.parametrize("cid", [0, 1, -1, 1 << 32, 1 << 40, (1 << 63) - 1, -(1 << 63)])
 def test_a_cid_may_be_any_number_of_64_bits(cid: int) -> None:
     ours = sink()

@@ -154,13 +154,16 @@ def test_space_is_reserved_ahead(path: Path) -> None:
         appender.append_at(small)
         assert allocated(path) == size
         assert appender.space_needed(large)
+        assert not appender.append_soon(large)
+        assert appender.append_soon(batch(0, 1, b"y"))
+        large = batch(0, 2, bytes(3 << 20))
         appender.append_at(large)
         assert allocated(path) >= size + (4 << 20)
         assert appender.space_needed(batch(1, 0, b"x"))
         with pytest.raises(IndexGap):
             appender.reserve(batch(1, 1, b"x"))
         appender.reserve(batch(1, 0, b"x"))
-        appender.append_at(batch(1, 0, b"x"))
+        assert appender.append_soon(batch(1, 0, b"x"))
         assert appender.next_index == noon_index(ahead=1, sequence=1)
 
 

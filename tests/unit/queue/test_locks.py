@@ -33,6 +33,21 @@ def test_taking_and_giving_back(table: TableStore) -> None:
     assert table.value(KEY, 0).load() == UNLOCKED
 
 
+def test_a_lock_that_this_object_holds_for_sure(table: TableStore) -> None:
+    lock, other = WordLock(table, KEY), WordLock(table, KEY)
+    assert not lock.is_sure
+    lock.acquire()
+    assert (lock.is_sure, other.is_sure) == (True, False)
+    table.value(KEY, UNLOCKED).store(ALIVE)  # as by force
+    assert lock.is_held
+    assert not lock.is_sure
+    table.value(KEY, UNLOCKED).store(os.getpid())
+    lock.release()
+    assert not lock.is_sure
+    table.value(KEY, UNLOCKED).store(os.getpid())  # as an earlier process of this id leaves it
+    assert not lock.is_sure
+
+
 def test_two_locks_of_one_process_exclude_each_other(table: TableStore) -> None:
     one, other = WordLock(table, KEY), WordLock(table, KEY)
     with one.held(0.0):
