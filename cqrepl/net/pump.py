@@ -355,12 +355,11 @@ class Pump:
                     await shared.wait(self._wake)
                     continue
                 now = trio.current_time()
-                pause = self._bucket.pause(now)
-                if pause:
-                    with trio.move_on_after(pause):
+                filled, rooms = 0, self._bucket.rooms(now)
+                if not rooms.live:
+                    with trio.move_on_after(self._bucket.pause(now)):
                         await self._wake.wait()
                     continue
-                filled, rooms = 0, self._bucket.rooms(now)
                 if self.connection.remote_id is not None:  # a silent peer costs no buffer
                     if len(out) != session.out_bytes:
                         out = bytearray(session.out_bytes)

@@ -293,8 +293,9 @@ class SharedSocket:
 
     def leave_queues(self) -> bool:
         """Leaves the queues that go out to the live pump; false when there is nothing for it."""
-        is_for_tasks = self.pauser.is_waiting or self.pauser.wants_rest
-        if self.live is None or is_for_tasks or self._fruitless >= FRUITLESS_MAX:
+        if self.live is None or self._fruitless >= FRUITLESS_MAX:
+            return False
+        if self.pauser.is_waiting or self.pauser.wants_rest:
             return False
         if not self.leaves_queues:
             self._outgoing.move(OutgoingMove.LEAVE)

@@ -58,16 +58,8 @@ class OutgoingTurn:
 
     def __init__(self) -> None:
         self.state = OutgoingState.WRITER
-
-    @property
-    def is_lent(self) -> bool:
-        """True while a live pump sends of them."""
-        return self.state is OutgoingState.LENT
-
-    @property
-    def is_writers(self) -> bool:
-        """True while the writer looks at them."""
-        return self.state is OutgoingState.WRITER
+        self.is_lent = False  # a live pump sends of them
+        self.is_writers = True  # the writer looks at them
 
     def move(self, move: OutgoingMove) -> None:
         """Another one's turn.
@@ -77,3 +69,5 @@ class OutgoingTurn:
         """
         where = "the queues that go out"
         self.state = moved(OUTGOING_MOVES, self.state, move, LocalProtocolError, where)
+        self.is_lent = self.state is OutgoingState.LENT
+        self.is_writers = self.state is OutgoingState.WRITER

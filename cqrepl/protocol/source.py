@@ -113,6 +113,8 @@ class SourceHandler(Stoppable):
 
     @property
     def deadline(self) -> float:
+        if self.state is SourceState.STREAMING and not self._is_comparing:
+            return math.inf
         if self.has_stopped:
             return math.inf
         if self._is_comparing:

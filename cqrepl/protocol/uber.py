@@ -155,7 +155,8 @@ class Router:
     def touched(self, cid: Cid) -> None:
         """A handler was called: it may have something to send, or be due earlier."""
         self.agenda.note(cid)
-        if cid not in self._is_ready:
+        # the shell makes what a queue sends of itself: it is not asked
+        if cid not in self._is_ready and not isinstance(self.handlers[cid], _QUEUES):
             self._is_ready.add(cid)
             self._ready.append(cid)
 
@@ -275,8 +276,8 @@ class Router:
 
     @property
     def has_ready(self) -> bool:
-        """True when a handler may have something to produce."""
-        return bool(self._ready)
+        """True when a handler may have something to produce, or is to be removed."""
+        return bool(self._ready or self._failed)
 
     def produce(self) -> None:
         """Has handlers in turn give what they have, while there is room."""
@@ -319,20 +320,20 @@ class Router:
     def _route(self, document: Document, now: float) -> None:
         if document.word & META_DATA:
             if self.selected is None or bytes(document.body) != self._selecting:
-                self._require_small(document)
+                self._require_length(document, SMALL_DOCUMENT_MAX)
                 routing = read_routing(Reader(document.body))
                 self._routing(routing, now)
                 if routing.csp is None and routing.handler is None and self.selected is not None:
                     self._selecting = bytes(document.body)
             return  # mostly it is the same as the one before, and changes nothing
         reader = Reader(document.body)
-        if reader.peek_code() is None:
-            return  # an empty data document says nothing
         name = reader.read_name()
+        if name is None and reader.peek_code() is None:
+            return  # an empty data document says nothing
         if name == EVENT:
             self._require_length(document, self._event_max)
         elif name != RUN:
-            self._require_small(document)
+            self._require_length(document, SMALL_DOCUMENT_MAX)
         if name is None:  # text, for instance
             raise WireError(f"a field name was expected, code 0x{reader.peek_code():02X} came")
         if name == "handler" and self._csp_pending is not None:
@@ -383,9 +384,6 @@ class Router:
             self.outbox.refuse("a registration without csp, cid or handler, or with a long csp")
             return
         self._register(csp, cid, routing.handler, now)
-
-    def _require_small(self, document: Document) -> None:
-        self._require_length(document, SMALL_DOCUMENT_MAX)
 
     def _require_length(self, document: Document, length_max: int) -> None:
         if len(document.body) > length_max:
