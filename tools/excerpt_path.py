@@ -1,11 +1,13 @@
 """Counts what Python does for one excerpt, from the source's queue to the acknowledgement.
 
     python -m tools.excerpt_path [--kernel python|native] [--excerpts N] [--walk]
+                                 [--most CALLS FILES PACKAGES]
 
 A source and a sink run in one thread, over a connection on loopback, and have caught up. Then one
 excerpt is appended to the source's queue, and `sys.setprofile` notes every call of a function of
 `cqrepl` and `wire` until the queue's mark says that the excerpt was acknowledged. This is done for
-several excerpts, and the walk in the middle is shown.
+several excerpts, and the walk in the middle is shown. `--most` makes it an error that the shortest
+walk is longer: that one tells most of the code and least of what had its turn in between.
 
     call                 from one function to another, once for each such pair: how often an idle
                          task looked for more in the meantime does not matter
@@ -201,6 +203,24 @@ def _spread(numbers: Sequence[int]) -> str:
     return f"{middle}" if ordered[0] == ordered[-1] else f"{middle} ({ordered[0]}-{ordered[-1]})"
 
 
+def shortest(walks: Sequence[Walk]) -> Numbers:
+    """The least numbers that a walk from the append to the acknowledgement has, each by itself."""
+    counted = zip(*(Numbers.of(walk.replication) for walk in walks), strict=True)
+    return Numbers(*map(min, counted))
+
+
+def excess(walks: Sequence[Walk], most: Numbers) -> str:
+    """A line that tells that the shortest walk is longer than it may be; "" where it is not."""
+    least = shortest(walks)
+    if all(number <= limit for number, limit in zip(least, most, strict=True)):
+        return ""
+    (calls, files, packages), limits = least, "/".join(map(str, most))
+    return (
+        f"the shortest walk has {calls} calls, {files} changes of file and {packages} of package,"
+        f" expected at most {limits}"
+    )
+
+
 def middle_of(walks: Sequence[Walk]) -> Walk:
     """The walk whose number of calls is in the middle."""
     return sorted(walks, key=lambda walk: len(walk.replication))[len(walks) // 2]
@@ -213,6 +233,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kernel", choices=("python", "native"), default="python")
     parser.add_argument("--excerpts", type=int, default=9, help="how many (default: %(default)s)")
     parser.add_argument("--walk", action="store_true", help="list the calls, in order")
+    parser.add_argument(
+        "--most", type=int, nargs=3, metavar=("CALLS", "FILES", "PACKAGES"), help="of the shortest"
+    )
     asked = parser.parse_args(arguments)
     if set(sys.modules) & {"cqrepl.queue", "cqrepl.kernel", "cqrepl.kernel.batch"}:
         parser.error("the kernel is chosen already: start this as a command")
@@ -223,7 +246,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.walk:
         for caller, callee in middle_of(walks).whole:
             print(f"{callee.file:<36} {callee.name:<44} from {caller.name}")
-    return 0
+    problem = "" if asked.most is None else excess(walks, Numbers(*asked.most))
+    if problem:
+        print(problem)
+    return 1 if problem else 0
 
 
 if __name__ == "__main__":
