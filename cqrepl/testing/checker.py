@@ -14,6 +14,7 @@ from typing import Final
 
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.format.index import format_index
+from cqrepl.testing import storereader
 
 PATIENCE_SECONDS: Final = 15.0
 
@@ -60,49 +61,64 @@ class Written:
 
 
 def content(path: Path) -> dict[int, bytes]:
-    """The digests of all excerpts of a queue, by index; none where there is no queue.
+    """The digests of all excerpts of a queue, by index; none where there is no queue. The
+    laboratory's own reader reads them.
 
     Raises:
-        BrokenPromiseError: it cannot be read, or an index does not rise.
+        BrokenPromiseError: the format is broken, or an index does not rise.
     """
-    if not any(path.glob("*.cq4")):
-        return {}
     found: dict[int, bytes] = {}
     last = -1
     try:
-        with Queue.open(path) as queue:
-            tailer = queue.tailer()
-            while (batch := tailer.next_batch()) is not None:
-                for index, data in batch:
-                    if index <= last:
-                        text = f"{format_index(index)} comes after {format_index(last)} in {path}"
-                        raise BrokenPromiseError("order", text)
-                    found[index] = digest_of(bytes(data))
-                    last = index
-    except QueueError as error:
+        for index, payload in storereader.excerpts(path):
+            if index <= last:
+                text = f"{format_index(index)} comes after {format_index(last)} in {path}"
+                raise BrokenPromiseError("order", text)
+            found[index] = digest_of(payload)
+            last = index
+    except storereader.UnreadableError as error:
         raise BrokenPromiseError("readable", str(error)) from error
     return found
 
 
-def is_readable(path: Path) -> bool:
-    """False for a queue that cannot be read to its end."""
+def check_readable(path: Path, found: Mapping[int, bytes]) -> None:
+    """A program reads from a queue all that is there, and nothing else: the product's reader finds
+    what the laboratory's own has found.
+
+    Raises:
+        BrokenPromiseError: it finds something else, or it ends with an error.
+    """
+    if not any(path.glob("*.cq4")):
+        return
     try:
-        content(path)
+        with Queue.open(path) as queue:
+            tailer = queue.tailer()
+            read: dict[int, bytes] = {}
+            while (batch := tailer.next_batch()) is not None:
+                read |= {index: digest_of(bytes(data)) for index, data in batch}
+    except QueueError as error:
+        raise BrokenPromiseError("readable", str(error)) from error
+    text = difference(found, read)
+    if text is not None:
+        raise BrokenPromiseError("readable", f"a reader of {path}: {text}")
+
+
+def is_readable(path: Path) -> bool:
+    """False for a queue that a program cannot read to its end."""
+    try:
+        check_readable(path, content(path))
     except BrokenPromiseError:
         return False
     return True
 
 
 def last_index(path: Path) -> int:
-    """The last index of a queue; -1 while there is none."""
-    if not any(path.glob("*.cq4")):
-        return -1
+    """The last index of a queue; -1 while there is none, or where the format is broken. The
+    laboratory's own reader finds it."""
     try:
-        with Queue.open(path) as queue:
-            last = queue.last_index()
-    except QueueError:
+        return storereader.last_index(path)
+    except storereader.UnreadableError:
         return -1
-    return -1 if last is None else last
 
 
 def check_mark(who: str, acknowledged: int, path: Path) -> None:

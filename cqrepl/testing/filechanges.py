@@ -16,13 +16,13 @@ from cqrepl.console.exitcodes import OK
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError
-from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError, content, digest_of
 from cqrepl.testing.labhosts import LabHost
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.plan import Fault, Kind
+from cqrepl.testing.storereader import promises
 
 OTHER: Final = "other"  # name of a queue that comes and goes
 AGAIN_SECONDS: Final = 1.0  # until a host that gave no answer, or refused, is told again
@@ -122,7 +122,7 @@ class FileChanges:
             if answer is not None:
                 if answer.get("code") == OK:
                     return True
-                is_led = load_epochs(self._led.copies[host].path).promised > 0
+                is_led = promises(self._led.copies[host].path).promised > 0
                 if is_led and "error" not in answer:  # with one, as of a full disk, nothing is done
                     return False
             await trio.sleep(AGAIN_SECONDS)

@@ -14,6 +14,7 @@ from cqrepl.testing.checker import (
     check_kept,
     check_mark,
     check_patience,
+    check_readable,
     content,
     difference,
     is_readable,
@@ -134,6 +135,7 @@ class Judge:
             told("laboratory", self._who("the source's queue is damaged, as all were told"))
             return
         found = content(source.path)
+        check_readable(source.path, found)
         # what was deleted because all sinks have it is asked of them
         first = min(found, default=0) if was_collected else 0
         if not (source.was_cut and any(map(self._has_told, stream.sinks))):
@@ -152,6 +154,7 @@ class Judge:
                 "refused", f"{sink.title} goes on in the source's own directory"
             )
         copy = content(sink.path)
+        check_readable(sink.path, copy)
         check_invented(sink.title, copy, written)
         if not sink.holds_others:  # an operator removed the copy, for what did not come to be
             check_kept(sink.title, copy, written.collected)

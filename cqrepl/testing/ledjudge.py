@@ -12,13 +12,13 @@ from typing import Final
 import trio
 
 from cqrepl.net.controlsocket import Values
-from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.quarantine import FOLDER_NAME, REPORT_NAME
 from cqrepl.testing.checker import (
     BrokenPromiseError,
     check_invented,
     check_mark,
+    check_readable,
     content,
     difference,
     is_readable,
@@ -29,6 +29,7 @@ from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.ledwaits import LedWaits
 from cqrepl.testing.operators import Operator
 from cqrepl.testing.quietanswers import Pair
+from cqrepl.testing.storereader import promises
 from cqrepl.testing.story import Story
 
 MEET_SECONDS: Final = 10.0  # for hosts to start, to dial and to compare what they have
@@ -61,7 +62,7 @@ class LedJudge:
             for other, marks in sorted(queue.marks.items()):
                 check_mark("the leader itself", marks.acknowledged, copy.path)
                 there = self._led.copies[other]
-                if load_epochs(there.path).promised > queue.epochs.now.number:
+                if promises(there.path).promised > queue.epochs.now.number:
                     continue  # it follows a host of which this one has not heard yet
                 if not self._led.power_cuts[other]:
                     check_mark(there.title, marks.acknowledged, there.path)
@@ -96,7 +97,7 @@ class LedJudge:
         assert isinstance(fenced, list)
         assert isinstance(quarantined, list)
         for host in fenced:
-            now = load_epochs(self._led.copies[host].path)
+            now = promises(self._led.copies[host].path)
             if (now.promised, now.promised_to) != (epoch, leader):
                 text = f"host {host} was told as fenced, and has promised {now.promised}"
                 raise BrokenPromiseError("promotion", text)
@@ -120,7 +121,7 @@ class LedJudge:
         """True when one host leads that all copies may follow. False also where a copy has promised
         an epoch that its host has not begun, or has promised the latest epoch to another host. Such
         a copy follows no host, and the leader goes on with the others."""
-        known = [load_epochs(copy.path) for copy in self._led.copies.values()]
+        known = [promises(copy.path) for copy in self._led.copies.values()]
         promised = max(each.promised for each in known)
         queues = [self._led.streamed_at(host) for host in self.leading]
         leads = [each.epochs.now.number for each in queues if each is not None] == [promised]
@@ -181,13 +182,16 @@ class LedJudge:
             raise BrokenPromiseError("leader", f"{text}: {whys}" if whys else text)
         source = led.copies[leading[0]]
         found = content(source.path)
+        check_readable(source.path, found)
         check_invented(f"the leader, host {leading[0]},", found, led.written)
         anywhere: dict[int, set[bytes]] = {}
         _add(anywhere, found)
         stopped = unexplained = 0
         for host, copy in led.copies.items():
             for path in _quarantined(copy):
-                _add(anywhere, content(path))
+                aside = content(path)
+                check_readable(path, aside)
+                _add(anywhere, aside)
             if host != leading[0]:
                 says = self._judge_copy(leading[0], copy, found, anywhere)
                 stopped += bool(says)
@@ -221,6 +225,7 @@ class LedJudge:
             self._story.tell("laboratory", f"{copy.title} differs: {says}")
             return says or "it ends"
         held = content(copy.path)
+        check_readable(copy.path, held)
         check_invented(copy.title, held, self._led.written)
         text = difference(found, held)
         if text is not None:

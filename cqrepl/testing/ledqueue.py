@@ -15,9 +15,6 @@ import trio
 
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError, QueueLocked
-from cqrepl.queue.files.epochfile import load_epochs
-from cqrepl.queue.files.syncedmark import load_synced
-from cqrepl.queue.format.epochs import Epoch, Epochs
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
@@ -31,6 +28,7 @@ from cqrepl.testing.checker import (
 )
 from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost
 from cqrepl.testing.plan import SOURCE
+from cqrepl.testing.storereader import Begun, Promises, on_disk, promises
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,7 @@ class LedApplication:
 
     def _note(self, index: int, payload: bytes) -> None:
         host = self._copy.host.host
-        now = load_epochs(self._copy.path)
+        now = promises(self._copy.path)
         digest, at = digest_of(payload), trio.current_time()
         self.newest = LedExcerpt(index, digest, host, at, now.number)
         self._led.written.note(index, payload)
@@ -164,14 +162,14 @@ class LedQueue:
             host: LedApplication(self, copy, roll_cycle, rate, random.Random(f"led {host} {seed}"))
             for host, copy in self.copies.items()
         }
-        self._epochs: dict[int, Epoch] = {}  # that were begun, by number
-        self._promised: dict[int, Epochs] = {}
+        self._epochs: dict[int, Begun] = {}  # that were begun, by number
+        self._promised: dict[int, Promises] = {}
 
     @property
     def leader(self) -> int:
         """The host that leads in the latest epoch that was begun, whether it runs or not."""
         latest = max(
-            (each for copy in self.copies.values() for each in load_epochs(copy.path).history),
+            (each for copy in self.copies.values() for each in promises(copy.path).history),
             default=None,
         )
         return self.master if latest is None else latest.leader
@@ -207,7 +205,7 @@ class LedQueue:
             return
         others = [each.path for other, each in self.copies.items() if other != host]
         held = [content(each) for each in others if is_readable(each)]
-        mark = load_synced(path)
+        mark = on_disk(path)
         for index, digest in content(path).items():
             is_synced = mark is not None and index < mark.end
             if not is_synced and all(each.get(index) != digest for each in held):
@@ -225,7 +223,7 @@ class LedQueue:
             BrokenPromiseError: that is not so.
         """
         for host, copy in self.copies.items():
-            now, was = load_epochs(copy.path), self._promised.get(host, Epochs())
+            now, was = promises(copy.path), self._promised.get(host, Promises())
             is_other = now.promised_to != was.promised_to and was.promised > 0
             if now.promised < was.promised or (now.promised == was.promised and is_other):
                 text = f"host {host} has promised epoch {was.promised}, and knows {now.promised}"

@@ -13,13 +13,13 @@ from typing import Final
 import trio
 
 from cqrepl.net.controlsocket import Values
-from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.testing.checker import BrokenPromiseError, last_index
 from cqrepl.testing.filechanges import FileChanges
 from cqrepl.testing.labhosts import LabHost
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.network import Network
 from cqrepl.testing.plan import Fault, Kind
+from cqrepl.testing.storereader import promises
 from cqrepl.testing.story import Story
 
 NOTICES_SECONDS: Final = 0.5  # that a leader is gone
@@ -181,7 +181,7 @@ class Operator:
         promoted = Promoted(epoch, leader, int(start, 16), lost)
         self.promoted.append(promoted)
         led.writers.add(leader)
-        history = load_epochs(led.copies[leader].path).history
+        history = promises(led.copies[leader].path).history
         begun = {(each.number, each.leader, each.start) for each in history}
         if (epoch, leader, promoted.start) not in begun:
             raise BrokenPromiseError("promotion", f"told, and not begun: {done['said']}")

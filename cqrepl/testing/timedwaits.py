@@ -13,13 +13,15 @@ from typing import Final
 
 import trio
 
-from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout, commit_index
-from cqrepl.queue.format.index import INDEX_MAX, format_index
+from cqrepl.kernel.interface import AckLevel
+from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout
+from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
 from cqrepl.testing.checker import BrokenPromiseError
 
 LATE_SECONDS: Final = 1.0  # after its time a wait is over at last
 _SECONDS: Final = (None, None, 0.0, 0.02, 0.3, 2.0)
+_HOSTS: Final = range(1, 128)  # guests, that have other ids, never count
 _WINDOWS: Final = (1, 2, 5, 20)
 _ENDS: Final = {
     OnTimeout.WARN: AckOutcome.UNKNOWN,
@@ -185,9 +187,30 @@ def check_marks(leading: Leading, index: int, policy: AckPolicy) -> None:
     Raises:
         BrokenPromiseError: by its policy, and the marks of the hosts, this is not safe.
     """
-    safe = commit_index(policy, leading.marks(), INDEX_MAX)
-    if safe < index:
-        raise _broken(index, policy, f"calls safe what is so up to {safe:#x} by the marks")
+    having = [
+        host
+        for host, levels in leading.marks().items()
+        if host in _HOSTS
+        and (policy.hosts is None or host in policy.hosts)
+        and min(levels.get(AckLevel.APPENDED, -1), levels.get(policy.level, -1)) >= index
+    ]
+    needed = _needed(policy)
+    if needed is None or len(having) < needed:
+        what = f"calls it safe, of {needed} hosts that it waits for {len(having)} have it"
+        raise _broken(index, policy, f"{what} by the marks")
+
+
+def _needed(policy: AckPolicy) -> int | None:
+    """The number of hosts that a policy waits for; None where it names none of all."""
+    match policy.from_:
+        case From.NONE:
+            return 0
+        case From.ANY:
+            return 1
+        case From.ALL:
+            return None if policy.hosts is None else len(policy.hosts)
+        case number:
+            return number
 
 
 def _broken(index: int, policy: AckPolicy, what: str) -> BrokenPromiseError:
