@@ -58,6 +58,11 @@ TABLES: Final[Mapping[str, Table]] = {
     "queue that is taken in": Table(
         moves=queuelife.COPY_MOVES, states=queuelife.CopyState, names=queuelife.CopyMove
     ),
+    "queue that is streamed": Table(
+        moves=queuelife.STREAMED_MOVES,
+        states=queuelife.StreamedState,
+        names=queuelife.StreamedMove,
+    ),
     "reading for one sink": Table(
         moves=queuelife.READ_MOVES, states=queuelife.ReadState, names=queuelife.ReadMove
     ),

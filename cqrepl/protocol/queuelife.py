@@ -79,6 +79,27 @@ class CopyMove(Enum):
     BEGIN_ANEW = auto()  # what kept it is mended, or another offer is tried
 
 
+class StreamedState(Enum):
+    """A queue that is streamed, whatever sinks there are."""
+
+    UNOPENED = auto()  # it is not open yet, and is tried again by itself
+    AWAITED = auto()  # it is passed on once its copy here is ready
+    UNREADABLE = auto()  # it is not open, and is not before an operator has looked
+    OPEN = auto()  # it goes out to each sink that takes it
+    STOPPED = auto()  # it is open, and goes no further to any sink
+
+
+class StreamedMove(Enum):
+    """The moves of a queue that is streamed."""
+
+    FAIL = auto()  # the machine keeps it from being opened for now
+    AWAIT = auto()  # its copy here is not ready
+    GIVE_UP = auto()  # its directory holds nothing that can be streamed
+    OPEN = auto()  # it is open
+    STOP = auto()  # it is found to go no further
+    BEGIN_ANEW = auto()  # what it was stopped for is mended, or an operator lets it go on
+
+
 class ReadState(Enum):
     """A queue that is streamed to one sink: whether this host can read it."""
 
@@ -148,6 +169,17 @@ COPY_MOVES: Final[Mapping[tuple[CopyState, CopyMove], CopyState]] = {
     **{(taken, _CM.BEGIN_ANEW): _C.LIVE for taken in _OPEN_AS.values()},
 }
 
+_S, _SM = StreamedState, StreamedMove
+_UNOPENED: Final = (_S.UNOPENED, _S.AWAITED, _S.UNREADABLE)
+STREAMED_MOVES: Final[Mapping[tuple[StreamedState, StreamedMove], StreamedState]] = {
+    **{(state, _SM.FAIL): _S.UNOPENED for state in _UNOPENED},
+    **{(state, _SM.AWAIT): _S.AWAITED for state in _UNOPENED},
+    **{(state, _SM.GIVE_UP): _S.UNREADABLE for state in _UNOPENED},
+    **{(state, _SM.OPEN): _S.OPEN for state in _UNOPENED},
+    **{(state, _SM.STOP): _S.STOPPED for state in (_S.OPEN, _S.STOPPED)},
+    (_S.STOPPED, _SM.BEGIN_ANEW): _S.OPEN,
+}
+
 _R, _RM = ReadState, ReadMove
 READ_MOVES: Final[Mapping[tuple[ReadState, ReadMove], ReadState]] = {
     **{(state, _RM.PAUSE): _R.PAUSED for state in _R},
@@ -172,6 +204,12 @@ COPY_REASONS: Final[Mapping[CopyState, CopyMove]] = {
     **dict.fromkeys((_C.PAUSED, _C.RETRIED), _CM.PAUSE),
     **dict.fromkeys((_C.LEFT, _C.LEFT_OPEN), _CM.LEAVE),
     **dict.fromkeys((_C.STOPPED, _C.STOPPED_OPEN), _CM.STOP),
+}
+STREAMED_REASONS: Final[Mapping[StreamedState, StreamedMove]] = {
+    _S.UNOPENED: _SM.FAIL,
+    _S.AWAITED: _SM.AWAIT,
+    _S.UNREADABLE: _SM.GIVE_UP,
+    _S.STOPPED: _SM.STOP,
 }
 READ_REASONS: Final[Mapping[ReadState, ReadMove]] = dict.fromkeys(
     (_R.PAUSED, _R.RETRIED), _RM.PAUSE
@@ -229,6 +267,43 @@ class QueueLife(Generic[State, Move, Why]):
         self.state = after
 
 
+class HoldLife(QueueLife[HoldState, HoldMove, Reason]):
+    """The word that holds a queue."""
+
+    def __init__(self) -> None:
+        super().__init__(HOLD_MOVES, HOLD_REASONS, HoldState.FREE)
+
+    def set(self, reason: Reason | None) -> None:
+        """Holds it for a reason, or no more."""
+        self.move(HoldMove.FREE if reason is None else HoldMove.HOLD, reason)
+
+
+class StreamedLife(QueueLife[StreamedState, StreamedMove, Why]):
+    """The life of a queue that is streamed.
+
+    Attributes:
+        hold: the word that keeps it from going out, whatever else does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(STREAMED_MOVES, STREAMED_REASONS, StreamedState.UNOPENED)
+        self.hold = HoldLife()
+
+    def word(self, trouble: str | None = None) -> str:
+        """The word that people see.
+
+        Args:
+            trouble: the reason why it cannot be read right now; None where it can.
+        """
+        if self.state in (StreamedState.STOPPED, StreamedState.UNREADABLE):
+            assert self.reason is not None
+            return f"stopped: {self.reason.message}"
+        if self.hold.reason is not None:
+            return "paused: by operator"
+        paused = trouble if self.reason is None else self.reason.message
+        return "live" if paused is None else f"paused: {paused}"
+
+
 class CopyLife(QueueLife[CopyState, CopyMove, Why]):
     """The life of a queue that is taken in.
 
@@ -238,8 +313,7 @@ class CopyLife(QueueLife[CopyState, CopyMove, Why]):
 
     def __init__(self) -> None:
         super().__init__(COPY_MOVES, COPY_REASONS, CopyState.WAITING)
-        self.hold: QueueLife[HoldState, HoldMove, Reason]
-        self.hold = QueueLife(HOLD_MOVES, HOLD_REASONS, HoldState.FREE)
+        self.hold = HoldLife()
 
     @property
     def is_free(self) -> bool:

@@ -22,7 +22,7 @@ from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
-from cqrepl.protocol.queuelife import CopyMove, HoldMove, Reason
+from cqrepl.protocol.queuelife import CopyMove, Reason
 from cqrepl.queue import QueueError
 from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
@@ -235,7 +235,7 @@ class Sink:
             queue.rest()
             gone = await in_thread(partial(quarantine, queue.path, start))
         except BaseException:
-            queue.life.hold.move(HoldMove.FREE)
+            queue.life.hold.set(None)
             raise
         queue.begin_anew()
         self._take(queue)
@@ -259,10 +259,10 @@ class Sink:
             if held is None:
                 self._take(queue)
             else:
-                queue.life.hold.move(HoldMove.HOLD, held)
+                queue.life.hold.set(held)
 
     def _take(self, queue: SinkQueue) -> None:
-        queue.life.hold.move(HoldMove.FREE)
+        queue.life.hold.set(None)
         for session in list(self._sessions()):
             session.take(queue)
         self.changed.set()
@@ -358,7 +358,7 @@ class Sink:
             queue.change(any_cycle=settings.any_cycle, puts_aside=settings.puts_aside)
 
     async def _hold(self, queue: SinkQueue, why: Reason) -> None:
-        queue.life.hold.move(HoldMove.HOLD, why)
+        queue.life.hold.set(why)
         for session in list(self._sessions()):
             await session.let_go(queue.name, why.message)
             session.tell_free(queue)

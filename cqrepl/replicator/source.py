@@ -21,6 +21,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.net.ticks import next_tick
 from cqrepl.protocol import AckPolicy, Connection, StopReason
 from cqrepl.protocol.messages.queuenames import QueueNames
+from cqrepl.protocol.queuelife import Reason, ReasonKind
 from cqrepl.queue import QueueError
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.agreement.consent import (
@@ -39,14 +40,15 @@ from cqrepl.replicator.outgoing.latequeues import LateQueues, Told
 from cqrepl.replicator.outgoing.lineagedesk import AUDIT_SECONDS
 from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
 from cqrepl.replicator.outgoing.sourceopener import SourceOpener
-from cqrepl.replicator.outgoing.sourcequeue import SourceQueue, SourceShared
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.outgoing.sourceshared import SourceShared
 from cqrepl.replicator.outgoing.toldtailers import TailerLooks
 from cqrepl.replicator.queuestate.descriptors import spare_descriptors
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import (
-    PAUSED,
+    BY_HAND,
     REMOVED,
     Signal,
     check_apart,
@@ -88,7 +90,7 @@ class Source:
         self.queues = {queue.name: queue for queue in queues}
         self._late = late
         self._bell = bell
-        self._shared = SourceShared(settings, late.troubles, bell.changed)
+        self._shared = SourceShared(settings, self.queues, late.troubles, bell.changed)
         for queue in queues:
             queue.note_stop = self._shared.note_stop
         late.take, late.stop = self._take, self._stop_unopened
@@ -97,6 +99,10 @@ class Source:
     def port(self) -> int | None:
         """The port listened on; None for a source that dials."""
         return self.endpoint.port
+
+    def late_word(self, name: str) -> str:
+        """The word that people see of a queue that is not open yet."""
+        return self._late.word(name)
 
     @property
     def late(self) -> Mapping[str, Stop]:
@@ -389,7 +395,7 @@ class Source:
         sessions = [s for s in self._sessions() if s.has_offered]
         is_over = bool(sessions) and all(s.has_stopped for s in sessions)
         is_over = is_over or self.names == self._late.stopped  # whatever sinks there are
-        is_held = any(queue.held is not None for queue in self.queues.values())
+        is_held = any(queue.life.hold.reason for queue in self.queues.values())
         is_waiting = is_held or self._late.is_trying or self._lost_files.is_taking
         return is_over and not is_waiting
 
@@ -422,7 +428,7 @@ class Source:
 
     async def pause(self, name: str) -> None:
         """Sends nothing more of a queue, and tells its sinks so."""
-        await self._hold(self.queues[name], PAUSED)
+        await self._hold(self.queues[name], BY_HAND)
 
     def has_its_files(self, name: str) -> bool:
         """False for a queue whose directory, or table store, is not the one that was opened. One
@@ -437,7 +443,7 @@ class Source:
 
     def resume(self, name: str) -> None:
         """It goes on. Where it has stopped, all is compared again with another connection."""
-        self.queues[name].held = None
+        self.queues[name].life.hold.set(None)
         self._shared.forget_stops(name)
         for session in list(self._sessions()):
             session.take(name)
@@ -510,7 +516,7 @@ class Source:
         if queue is None:
             self._late.forget(name)
         else:
-            await self._hold(queue, why)
+            await self._hold(queue, Reason(kind=ReasonKind.REMOVED, message=why))
             for session in self._sessions():
                 if session in queue.sessions:  # it knows of no end of a queue, or has stopped
                     session.leave(f"queue {name!r} was removed")
@@ -525,10 +531,10 @@ class Source:
         """Other limits, for connections and queues that come from now on."""
         self._opener.settings = self._shared.settings = settings
 
-    async def _hold(self, queue: SourceQueue, why: str) -> None:
-        queue.held = why
+    async def _hold(self, queue: SourceQueue, why: Reason) -> None:
+        queue.life.hold.set(why)
         for session in list(self._sessions()):
-            await session.let_go(queue.name, why)
+            await session.let_go(queue.name, why.message)
         self._shared.changed.set()
 
     def make_session(self, connection: Connection, pump: Pump) -> SourceSession:

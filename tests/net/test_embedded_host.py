@@ -456,7 +456,7 @@ async def test_it_is_asked_at_a_socket_if_its_settings_name_one(tmp_path: Path) 
         assert done == {"v": 1, "host": 7, "do": "pause", "queue": "orders"} | {
             "said": ["queue 'orders' is paused"]
         }
-        assert host.source.queues["orders"].held is not None
+        assert host.source.queues["orders"].life.hold.reason is not None
         done = await told(do="reload")
         assert (done["error"], done["code"]) == (
             "a program runs this host: it has no file of its own to read again",

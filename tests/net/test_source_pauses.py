@@ -11,7 +11,10 @@ import trio
 
 from cqrepl.kernel import live
 from cqrepl.queue import Queue, QueueError
+from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.host import serve_host
+from cqrepl.replicator.outgoing.endwatch import EndWatch
+from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.settings import host_settings
 from cqrepl.replicator.sink import serve_sink
@@ -104,6 +107,46 @@ async def test_a_queue_that_cannot_even_be_offered(
             await acked(source, bad[-1][0], "bad")
     assert len(said(caplog, "queue 'bad' pauses: ")) == 2
     assert_same(tmp_path / "bad", sinks["bad"])
+
+
+@pytest.mark.parametrize("step", ["settle", "begin_marks"])
+async def test_a_queue_that_cannot_be_read_as_its_stream_begins(
+    step: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue pauses alone, at whichever step that is, and counts as streamed when it is."""
+    bad = fill(tmp_path / "bad", "FAST_DAILY", {0: 3})
+    fill(tmp_path / "good", "FAST_DAILY", {0: 3})
+    sinks = {name: tmp_path / "copies" / name for name in NAMES}
+    async with serve_source(
+        {name: tmp_path / name for name in NAMES}, listen=LOOPBACK, **BEATS
+    ) as source:
+        queue, place = source.queues["bad"], {"settle": EndWatch, "begin_marks": Outgoing}[step]
+        begin, failed = getattr(place, step), list[bool]()
+
+        def fails_once(one: EndWatch | Outgoing, *args: object, **options: object) -> None:
+            if one in (queue.end_watch, *source_outgoing(source, "bad")) and not failed:
+                failed.append(queue.streams == set())
+                raise OSError(errno.EMFILE, "Too many open files", str(queue.path))
+            begin(one, *args, **options)
+
+        monkeypatch.setattr(place, step, fails_once)
+        async with serve_sink(sinks, connect=at(source.port), **BEATS) as sink:
+            await eventually(lambda: sink.queues["bad"].life.trouble is not None)
+            assert queue.streams == set()
+            (session,) = source.endpoint.sessions
+            await acked(source, bad[-1][0], "bad")
+            assert len(queue.streams) == 1
+            assert source.endpoint.sessions == [session]
+            assert not source.stops + sink.stops
+    assert failed == [True]
+    assert len(said(caplog, "queue 'bad' pauses: ")) == 2
+    assert_same(tmp_path / "bad", sinks["bad"])
+
+
+def source_outgoing(source: Source, name: str) -> list[Outgoing]:
+    found = sessions_of(SourceSession, source.endpoint.sessions)
+    each = [one for session in found for one in session.outgoing.values()]
+    return [one for one in each if one.queue.name == name]
 
 
 async def test_a_sink_that_cannot_be_told_gets_nothing_for_a_while(tmp_path: Path) -> None:

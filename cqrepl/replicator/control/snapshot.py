@@ -88,27 +88,21 @@ def _peer(host: "Host", host_id: int, connection: tuple[Pump, Session] | None) -
 
 
 def _late(host: "Host") -> Iterator[Values]:
-    for name, stop in host.source.late.items():
-        state = "stopped" if stop in host.source.stops else "paused"
-        yield {"name": name, "role": "source", "state": f"{state}: {stop.message}", "sinks": []}
+    for name in host.source.late:
+        word = host.source.late_word(name)
+        yield {"name": name, "role": "source", "state": word, "sinks": []}
 
 
 def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
     sent = queue.counters.drained().sent_once
-    stops = [stop for stop in host.source.stops if stop.name == queue.name]
     is_passed_on = queue.copy is not None
     takers = host.settings.source.takers_of(queue.name, is_passed_on=is_passed_on)
     shown = [each for each in peers if takers is None or each in takers]
-    state, last = "live", None
+    last = trouble = None
     try:
         last = queue.queue.last_index()
     except (QueueError, OSError) as error:
-        state = f"paused: {error}"
-    if queue.held is not None:
-        state = "paused: by operator"
-    for stop in stops:
-        if stop.host_id is None:
-            state = f"stopped: {stop.message}"
+        trouble = str(error)
     return {
         "name": queue.name,
         "role": "source",
@@ -116,7 +110,7 @@ def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
         "last": _shown(last),
         "excerpts": sent.excerpts,
         "bytes": sent.payload_bytes,
-        "state": state,
+        "state": queue.life.word(trouble),
         "epoch": _epoch(host, queue),
         "path_of_hosts": list(queue.passed_by),
         "unproved": queue.unproved.why,

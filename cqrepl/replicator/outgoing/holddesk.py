@@ -91,9 +91,11 @@ class HoldDesk:
         """
         for each in self._outgoing.values():
             if each.queue.name == name and each.resumes_at is not None:
-                if each.queue.held is None:
+                if each.queue.life.hold.reason is None:
                     index, each.resumes_at, each.is_let_go = each.resumes_at, None, False
                     each.tailer = tail(each, index)
+                    if each.tailer is not None:
+                        each.queue.streams.add(each)
                 return
         is_open = self._connection.state is ConnectionState.OPEN
         if is_open and self._offers.has_offered and self._offers.is_wanted(name):

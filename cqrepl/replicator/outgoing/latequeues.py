@@ -6,12 +6,13 @@ stopped: it is opened once an operator has it go on.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import trio
 
+from cqrepl.protocol.queuelife import StreamedLife, StreamedMove, StreamedState
 from cqrepl.queue import QueueError
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.queuestate.descriptors import spare_descriptors
@@ -23,6 +24,24 @@ from cqrepl.replicator.queuestate.unopened import Unopened
 OpenLate = Callable[[], SourceQueue]
 Told = Callable[[str], None]  # the name of a queue that is open
 _logger: Final = logging.getLogger(__name__)
+
+
+class _Troubles(Mapping[str, Stop]):
+    """The reasons of lives, by the names of their queues, as they change."""
+
+    def __init__(self, lives: Mapping[str, StreamedLife[Stop]]) -> None:
+        self._lives = lives
+
+    def __getitem__(self, name: str) -> Stop:
+        trouble = self._lives[name].reason
+        assert trouble is not None
+        return trouble
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lives)
+
+    def __len__(self) -> int:
+        return len(self._lives)
 
 
 class LateQueues:
@@ -37,26 +56,32 @@ class LateQueues:
         self.take: Callable[[SourceQueue], None]  # both of the source
         self.stop: Callable[[Stop], None]
         self._opened: Told | None = None
-        self._troubles: dict[str, Stop] = {}
+        self._lives: dict[str, StreamedLife[Stop]] = {}
         # how, and the directory; those without are opened by the relay desk
         self._to_open: dict[str, tuple[OpenLate, Path]] = {}
-        self._stopped: set[str] = set()  # names of those that are not tried again by themselves
         self._has_more: Final = Signal()
+
+    def word(self, name: str) -> str:
+        """The word that people see, of a queue that is not open."""
+        return self._lives[name].word()
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
         """The reason why each of them is not open, by name."""
-        return self._troubles
+        return _Troubles(self._lives)
 
     @property
     def is_trying(self) -> bool:
         """True while any of them is tried again by itself."""
-        return bool(self._to_open.keys() - self._stopped)
+        return bool(self._in(StreamedState.UNOPENED))
 
     @property
     def stopped(self) -> frozenset[str]:
         """The names of those that have stopped."""
-        return frozenset(self._stopped)
+        return self._in(StreamedState.UNREADABLE)
+
+    def _in(self, state: StreamedState) -> frozenset[str]:
+        return frozenset(name for name, life in self._lives.items() if life.state is state)
 
     def has(self, name: str) -> bool:
         """True for one that is opened from here."""
@@ -72,24 +97,22 @@ class LateQueues:
         self._keep(unopened)
 
     def _keep(self, unopened: Unopened) -> None:
-        name = unopened.name
-        self._troubles[name] = unopened.trouble
-        if unopened.may_pass:
-            self._stopped.discard(name)
-        else:
-            self._stopped.add(name)
+        move = StreamedMove.FAIL if unopened.may_pass else StreamedMove.GIVE_UP
+        self._move(unopened.trouble, move)
         self._has_more.set()
+
+    def _move(self, trouble: Stop, move: StreamedMove) -> None:
+        self._lives.setdefault(trouble.name, StreamedLife()).move(move, trouble)
 
     def wait_for(self, trouble: Stop) -> None:
         """Takes one that the relay desk opens, and that is not open for now."""
-        self.forget(trouble.name)
-        self._troubles[trouble.name] = trouble
+        self._to_open.pop(trouble.name, None)
+        self._move(trouble, StreamedMove.AWAIT)
 
     def forget(self, name: str) -> None:
         """It is open, or not to be opened any more."""
         self._to_open.pop(name, None)
-        self._troubles.pop(name, None)
-        self._stopped.discard(name)
+        self._lives.pop(name, None)
 
     def tell(self, unopened: Unopened) -> None:
         """Tells people of one, and has it stop where it is not tried again."""
@@ -110,7 +133,7 @@ class LateQueues:
                 await self._has_more.wait()
             await trio.sleep(seconds)
             seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
-            for name in sorted(self._to_open.keys() - self._stopped):
+            for name in sorted(self._in(StreamedState.UNOPENED)):
                 unopened = self._try(name)
                 if unopened is None:
                     seconds = PAUSE_SECONDS

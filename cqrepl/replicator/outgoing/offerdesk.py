@@ -17,7 +17,8 @@ from cqrepl.replicator.marks.hostmarks import HostMarks
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.pausedesk import PauseDesk
 from cqrepl.replicator.outgoing.returndesk import ReturnDesk
-from cqrepl.replicator.outgoing.sourcequeue import SourceQueue, SourceShared, StreamingSession
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue, StreamingSession
+from cqrepl.replicator.outgoing.sourceshared import SourceShared
 from cqrepl.replicator.queuestate.pause import is_passing
 from cqrepl.replicator.queuestate.stops import Stop
 
@@ -79,8 +80,9 @@ class OfferDesk:
                     why += f", host {self._connection.remote_id} streams it too"
                 self._pump.log.tell(logging.INFO, self._pump.label, why)
             for each in self._queues.values():
-                if each.held is not None and each.name in sinks:
-                    self._tell_pause(Stop.held(each.name, each.held))
+                held = each.life.hold.reason
+                if held is not None and each.name in sinks:
+                    self._tell_pause(Stop.held(each.name, held.message))
         self.offer(sorted((self._queues.keys() & sinks) - self.offered))
 
     def offer_late(self, name: str) -> None:
@@ -99,7 +101,7 @@ class OfferDesk:
         if self._is_over or self._connection.is_guest:
             return  # the end was announced while this peer was being let in; or it is no sink
         for each in [self._queues[name] for name in names if not self._pauses.holds(name)]:
-            if each.held is not None:
+            if each.life.hold.reason is not None:
                 continue
             try:
                 assert self._connection.remote_id is not None

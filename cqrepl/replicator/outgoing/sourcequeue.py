@@ -17,6 +17,7 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import QueueShape, StopReason
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.protocol.events import QueueStopped
+from cqrepl.protocol.queuelife import StreamedLife, StreamedMove
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.chroniclemarks import ChronicleMarks
 from cqrepl.queue.files.keptidentity import new_identity
@@ -34,7 +35,6 @@ from cqrepl.queue.format.index import (
     index_of,
 )
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.agreement.consent import ReturnSettings
 from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.disk.unprovedwatch import UnprovedWatch
@@ -46,10 +46,9 @@ from cqrepl.replicator.outgoing.backcopy import release_dead_back_copy
 from cqrepl.replicator.outgoing.endwatch import EndWatch
 from cqrepl.replicator.outgoing.latewatch import LateWatch
 from cqrepl.replicator.outgoing.passedcopies import CopyDisk
-from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
 from cqrepl.replicator.queuestate.keptepochs import Fenced, KeptEpochs
 from cqrepl.replicator.queuestate.logs import EntryLog, LogKind
-from cqrepl.replicator.queuestate.queues import QueueSession, Signal, TellDamage, shape_of
+from cqrepl.replicator.queuestate.queues import QueueSession, TellDamage, shape_of
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import SourceSettings
 from cqrepl.surroundings import surroundings
@@ -113,7 +112,7 @@ class SourceQueue:
         self.runs = runs
         self.copy = copy
         self.passed_by = passed_by
-        self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
+        self.life: StreamedLife[Stop] = StreamedLife()
         self.board = bell.board(name)
         self.epochs = (epochs or KeptEpochs(path)) if copy is None else copy.epochs
         number = self.epochs.now.number  # it is not opened before they can be read
@@ -129,6 +128,7 @@ class SourceQueue:
         self.queue = _opened(path, None if copy else settings.made_with.get(name))
         try:
             self._begin(ack_log, syncer, settings)
+            self.life.move(StreamedMove.OPEN)
         except BaseException:
             syncer.forget(self.queue)
             self.queue.close()
@@ -536,61 +536,3 @@ def _opened(path: Path, made_with: str | None) -> Queue:
         with Queue.open_for_append(path, create=made_with):
             _logger.info("queue %s is made, with %s", path, made_with)
     return Queue.open(path)
-
-
-class SourceShared:
-    """The state that the connections of one source have in common, apart from the queues."""
-
-    def __init__(self, settings: SourceSettings, late: Mapping[str, Stop], changed: Signal) -> None:
-        self.late = late  # queues that are not open yet, and why
-        self.settings = settings
-        self.changed = changed
-        self.stop_noted = Signal()
-        self.stops: list[Stop] = []
-        self.has_left = False  # a sink that was there
-        self.left: SinkProgress | None = None  # of the last one, where it left in order
-
-    @property
-    def returns(self) -> ReturnSettings:
-        """The hosts whose back copy is taken, and the limits of one."""
-        return self.settings.returns
-
-    def asks_ack(self, name: str) -> bool:
-        """True when the sinks of a queue are to acknowledge."""
-        return self.settings.asks_ack(name)
-
-    def note_stop(self, stop: Stop, *, is_logged: bool = True) -> None:
-        """A queue goes no further on some connection; or on any, as it cannot be opened."""
-        if stop not in self.stops:  # the same one comes again with every new connection
-            self.stops.append(stop)
-            if is_logged:
-                _logger.error("%s", stop)
-        self.stop_noted.set()
-        self.changed.set()
-
-    def note_left(self, progress: SinkProgress | None) -> None:
-        """A sink has gone.
-
-        Args:
-            progress: of one that left in order, and so may not come again.
-        """
-        self.has_left, self.left = True, progress
-
-    def forget_damage(self, name: str) -> None:
-        """The store files of a queue are all there again."""
-        gone = (name, StopReason.DAMAGED)
-        self.stops = [stop for stop in self.stops if (stop.name, stop.reason) != gone]
-        self.changed.set()
-
-    def forget_stops(self, name: str) -> None:
-        """A queue goes on, whatever it was stopped for."""
-        self.stops = [stop for stop in self.stops if stop.name != name]
-        self.changed.set()
-
-    def forget_stop(self, name: str, host_id: int) -> None:
-        """The copy on this host goes on: what it was stopped for has been put right meanwhile."""
-        gone = (name, host_id)
-        kept = [stop for stop in self.stops if (stop.name, stop.host_id) != gone]
-        if len(kept) < len(self.stops):
-            _logger.info("queue %r goes on, with host %s", name, host_id)
-        self.stops = kept

@@ -33,7 +33,8 @@ from cqrepl.replicator.outgoing.queuebehind import QueueBehind
 from cqrepl.replicator.outgoing.resenddesk import ResendDesk
 from cqrepl.replicator.outgoing.returndesk import ReturnDesk
 from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
-from cqrepl.replicator.outgoing.sourcequeue import SourceQueue, SourceShared
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.outgoing.sourceshared import SourceShared
 from cqrepl.replicator.outgoing.toldtailers import TailerLooks
 from cqrepl.replicator.outgoing.worddesk import WordDesk
 from cqrepl.replicator.queuestate.logs import acknowledgement_entry
@@ -385,20 +386,14 @@ class SourceSession:
         each.tailer = self.guarded(each, lambda: each.queue.queue.tailer(next_index))
         if each.queue.held_from is not None:
             self._returns.look()
-        self.frames.begin(each)
         self._shared.forget_stop(each.queue.name, each.marks.host_id)
         each.queue.disk.note_compared()
         if each.tailer is not None:
-            asks_ack = self._shared.asks_ack(each.queue.name)
-            is_proved = self._connection.compares_lineage
-            settle = each.queue.end_watch.settle
-            self.guarded(each, partial(settle, each.marks, next_index, is_proved=is_proved))
-            each.queue.late.begin()
-            source = self._connection.source(each.cid)
-            self.guarded(each, partial(each.begin_marks, source, asks_ack=asks_ack))
+            self.guarded(each, partial(self._settle, each, next_index))
         each.queue.board.go_on()
-        each.queue.streams.add(each)
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
+            self.frames.begin(each)
+            each.queue.streams.add(each)
             source = self._connection.source(each.cid)
             each.tell_levels(source)
             self.words.begin(each)
@@ -406,6 +401,12 @@ class SourceSession:
                 self._pauses.forget(each.queue.name)  # there is nothing to be read yet
                 self._pauses.hear_on(each.queue.name)
         self._shared.changed.set()
+
+    def _settle(self, each: Outgoing, next_index: int) -> None:
+        source, is_proved = self._connection.source(each.cid), self._connection.compares_lineage
+        each.queue.end_watch.settle(each.marks, next_index, is_proved=is_proved)
+        each.queue.late.begin()
+        each.begin_marks(source, asks_ack=self._shared.asks_ack(each.queue.name))
 
     def touch(self, name: str, *, is_first: bool = False) -> None:
         """Something may have come of a queue that its sink is to hear.

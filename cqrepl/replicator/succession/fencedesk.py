@@ -360,7 +360,7 @@ class FenceDesk:
 
     async def _step_down(self, queue: SourceQueue, epoch: int, leader: int) -> None:
         """This host streamed the queue, and takes it in from now on."""
-        host, name, path, held = self._host, queue.name, queue.path, queue.held
+        host, name, path, held = self._host, queue.name, queue.path, queue.life.hold.reason
         with host.changing():
             with ExitStack() as stack:
                 fence = await in_thread(partial(AppendFence, path))

@@ -16,6 +16,8 @@ from cqrepl.protocol.queuelife import (
     HOLD_REASONS,
     READ_MOVES,
     READ_REASONS,
+    STREAMED_MOVES,
+    STREAMED_REASONS,
     TAKE_MOVES,
     TAKE_REASONS,
     CopyLife,
@@ -28,6 +30,9 @@ from cqrepl.protocol.queuelife import (
     ReadState,
     Reason,
     ReasonKind,
+    StreamedLife,
+    StreamedMove,
+    StreamedState,
     TakeMove,
     TakeState,
 )
@@ -35,6 +40,7 @@ from cqrepl.protocol.queuelife import (
 Machine = tuple[Mapping[Any, Any], Mapping[Any, Any], type[Enum], type[Enum]]
 MACHINES: dict[str, Machine] = {
     "copy": (COPY_MOVES, COPY_REASONS, CopyState, CopyMove),
+    "streamed": (STREAMED_MOVES, STREAMED_REASONS, StreamedState, StreamedMove),
     "reading": (READ_MOVES, READ_REASONS, ReadState, ReadMove),
     "taking": (TAKE_MOVES, TAKE_REASONS, TakeState, TakeMove),
     "hold": (HOLD_MOVES, HOLD_REASONS, HoldState, HoldMove),
@@ -167,12 +173,12 @@ class CopyMachine(RuleBasedStateMachine):
     def hold(self, is_by_hand: bool, text: str) -> None:
         kind = ReasonKind.BY_HAND if is_by_hand else ReasonKind.TURNS
         self.held = Reason(kind=kind, message=text)
-        self.life.hold.move(HoldMove.HOLD, self.held)
+        self.life.hold.set(self.held)
 
     @rule()
     def free(self) -> None:
         self.held = None
-        self.life.hold.move(HoldMove.FREE)
+        self.life.hold.set(None)
 
     @invariant()
     def answers_are_right(self) -> None:
@@ -199,4 +205,49 @@ class CopyMachine(RuleBasedStateMachine):
         assert self.life.word == word
 
 
+class StreamedMachine(RuleBasedStateMachine):
+    """A queue that is streamed, beside what is known of it in other words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.life: StreamedLife[Reason] = StreamedLife()
+        self.why: tuple[StreamedMove, Reason] | None = None  # it is not open, or has stopped
+        self.is_open = False
+        self.is_held = False
+
+    @rule(move=st.sampled_from(StreamedMove), text=st.text())
+    def move(self, move: StreamedMove, text: str) -> None:
+        ends = move in (StreamedMove.STOP, StreamedMove.BEGIN_ANEW)
+        is_lasting = self.why is not None and self.why[0] is StreamedMove.STOP
+        may = self.is_open is ends and (move is not StreamedMove.BEGIN_ANEW or is_lasting)
+        assert self.life.may(move) is may
+        if not may:
+            return
+        if move in (StreamedMove.OPEN, StreamedMove.BEGIN_ANEW):
+            self.life.move(move)
+            self.is_open, self.why = True, None
+        else:
+            why = Reason(kind=ReasonKind.FAILED, message=text)
+            self.life.move(move, why)
+            self.why = move, why
+
+    @rule(is_held=st.booleans())
+    def hold(self, is_held: bool) -> None:
+        self.is_held = is_held
+        self.life.hold.set(WHY if is_held else None)
+
+    @rule(text=st.none() | st.text())
+    def the_word_is_that_of_the_gravest(self, text: str | None) -> None:
+        word = "live" if text is None else f"paused: {text}"
+        if self.why is not None:
+            word = f"paused: {self.why[1].message}"
+        if self.is_held:
+            word = "paused: by operator"
+        if self.why is not None and self.why[0] in (StreamedMove.STOP, StreamedMove.GIVE_UP):
+            word = f"stopped: {self.why[1].message}"
+        if self.life.state is not StreamedState.UNOPENED or self.why is not None:
+            assert self.life.word(text) == word
+
+
+TestStreamedMachine = StreamedMachine.TestCase
 TestCopyMachine = CopyMachine.TestCase
