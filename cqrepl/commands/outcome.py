@@ -14,7 +14,7 @@ from cqrepl.console.output import OutputError, end_of_output, write_error
 from cqrepl.kernel.memory import name_cut_files
 from cqrepl.net.errors import NetError
 from cqrepl.queue import QueueError
-from cqrepl.replicator.control.errorcodes import code_of
+from cqrepl.status.errorcodes import code_of
 
 _EXPECTED: Final = (NetError, QueueError, OSError, BadArguments)
 

@@ -12,12 +12,12 @@ from cqrepl.commands.screen import Screen
 from cqrepl.console.units import format_bytes
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import Index, cycle_of
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.marks.counters import NOTHING
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
+from cqrepl.status.snapshot import snapshot_of
 
 PAUSE_SECONDS: Final = 0.5
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from cqrepl.console import exitcodes, output
 from cqrepl.queue import Queue
 from cqrepl.queue.quarantine import plan_quarantine, quarantine
-from cqrepl.replicator.control.quarantinetext import text_of
+from cqrepl.status.quarantinetext import text_of
 
 
 def print_quarantine(path: Path, index: int | None, *, is_applied: bool, as_json: bool) -> int:

@@ -20,9 +20,9 @@ from cqrepl.config.reloader import Reloader
 from cqrepl.console.endings import ending_signals, let_hangup_in
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.rundirectory import usual_run_dir
-from cqrepl.replicator.control.controldesk import FAILED, ControlDesk
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.hostroles import check_no_routes
+from cqrepl.status.controldesk import FAILED, ControlDesk
 
 _TERMINAL: Final = "/dev/tty"
 _logger: Final = logging.getLogger(__name__)

@@ -16,6 +16,8 @@ from typing import Final, Self
 
 import trio
 
+from cqrepl.cluster.fencedesk import FenceDesk
+from cqrepl.cluster.promoter import Promoter
 from cqrepl.net.directoryclaim import DirectoryClaim
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.errors import Refused
@@ -27,7 +29,6 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.queue import Queue
 from cqrepl.queue.quarantine import Quarantine
-from cqrepl.replicator.control.controldesk import ControlDesk
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.hostevents import HostEvents, telling
@@ -55,8 +56,7 @@ from cqrepl.replicator.relaydesk import RelayDesk
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_source
-from cqrepl.replicator.succession.fencedesk import FenceDesk
-from cqrepl.replicator.succession.promoter import Promoter
+from cqrepl.status.controldesk import ControlDesk
 
 HAND_OVER_SECONDS: Final = 10.0  # for the other host to be ready, when a queue changes its master
 LOOK_SECONDS: Final = 0.05  # between two looks for that

@@ -24,10 +24,10 @@ from cqrepl.net.threads import NoThread, in_thread
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.programfault import Contained
 from cqrepl.queue.format.index import INDEX_MAX
-from cqrepl.replicator.control.reaches import Reach, reaches_of
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.queuestate.queues import Signal
 from cqrepl.replicator.queuestate.stops import Stop
+from cqrepl.replicator.reaches import Reach, reaches_of
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import surroundings

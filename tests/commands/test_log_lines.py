@@ -13,7 +13,7 @@ import pytest
 from cqrepl.commands.reachlog import QUIET_SECONDS, ReachLog
 from cqrepl.console.loglines import LogChoice, port_told
 from cqrepl.queue.format.index import Index, format_index
-from cqrepl.replicator.control.reaches import Reach
+from cqrepl.replicator.reaches import Reach
 from tests.support.commands import commands, until
 from tests.support.invoke import Invoke
 from tests.support.ports import reserved_port

@@ -21,8 +21,8 @@ from cqrepl.net import controlsocket, rundirectory
 from cqrepl.net.address import Address
 from cqrepl.net.controlsocket import NotThere, Silent, ask_status, asked_at
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.replicas import LOOPBACK, at, eventually
 from tests.support.samples import NOON_MS, payloads
 

@@ -19,10 +19,10 @@ from typing import Any
 import trio
 
 import cqrepl
+from cqrepl.cluster import promoter
 from cqrepl.net.address import Address
 from cqrepl.net.errors import NetError
 from cqrepl.replicator.settings import SinkSettings
-from cqrepl.replicator.succession import promoter
 
 SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 NO_LOG_FLUSH = struct.pack("I", 2)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import trio
 
+from cqrepl.cluster import promotion
+from cqrepl.cluster.promoter import Promoter
+from cqrepl.cluster.promotion import CopyStretch
 from cqrepl.net.errors import Refused
 from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.agreement import firstindex
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.queuestate import keptepochs
-from cqrepl.replicator.succession import promotion
-from cqrepl.replicator.succession.promoter import Promoter
-from cqrepl.replicator.succession.promotion import CopyStretch
 from cqrepl.testing.checker import Written
 from cqrepl.testing.faults import FLOOD
 from cqrepl.testing.known import LEFT_OUT

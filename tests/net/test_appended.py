@@ -15,9 +15,9 @@ import cqrepl
 from cqrepl import AckOutcome, AckPolicy, Appended, HostEvents, HostSettings, Queue, aio, blocking
 from cqrepl.commands.statuspage import page
 from cqrepl.protocol.ackpolicy import PRESETS, From, OnTimeout
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.leadership import AckUnknown, SteppedDown
 from cqrepl.replicator.settings import SourceSettings
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.replicas import BEATS, LOOPBACK, at, eventually
 from tests.support.samples import NOON_MS
 

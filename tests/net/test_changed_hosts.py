@@ -15,8 +15,8 @@ from cqrepl.net.errors import Refused
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.replicator.agreement.consent import ReturnSettings
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.replicas import (
     LOOPBACK,
     at,

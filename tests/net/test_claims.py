@@ -11,9 +11,9 @@ from cqrepl import Host, HostSettings, Queue
 from cqrepl.commands.statuspage import page
 from cqrepl.net import sharedsocket
 from cqrepl.queue.write.retention import Policy, plan
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.safereader import SafeReader
 from cqrepl.replicator.source import Source
+from cqrepl.status.snapshot import snapshot_of
 from tests.support import peer
 from tests.support.replicas import LOOPBACK, acked, eventually, live_source, more_excerpts
 from tests.support.samples import Excerpts, fill, noon_index, noon_path, stored

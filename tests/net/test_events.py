@@ -15,9 +15,9 @@ import cqrepl.blocking
 from cqrepl.protocol import AckPolicy, StopReason
 from cqrepl.protocol.ackpolicy import From
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.control.reaches import Reach
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.hostevents import EventDesk, HostEvents, Role, _lag, telling
+from cqrepl.replicator.reaches import Reach
 from cqrepl.replicator.settings import HostSettings, SourceSettings
 from cqrepl.replicator.source import serve_source
 from tests.support.nothreads import no_threads

@@ -16,8 +16,8 @@ from cqrepl.protocol import StopReason
 from cqrepl.protocol.events import LineageProved
 from cqrepl.queue import QueueLocked
 from cqrepl.queue.files.keptidentity import new_identity
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.incoming.epochdesk import EpochDesk
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.copies import assert_same
 from tests.support.replicas import (
     LOOPBACK,

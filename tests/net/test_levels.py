@@ -21,11 +21,11 @@ from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_s
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.quarantine import quarantine
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.disk import syncedfiles, syncer
 from cqrepl.replicator.leadership import AckUnknown
 from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.source import Source
+from cqrepl.status.snapshot import snapshot_of
 from cqrepl.surroundings import Surroundings
 from tests.support.replicas import (
     BEATS,

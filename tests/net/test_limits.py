@@ -18,11 +18,11 @@ from cqrepl.net.settings import LIMIT_MAX, NetSettings
 from cqrepl.net.tokenbucket import UNLIMITED, TokenBucket
 from cqrepl.protocol.messages import write_cid
 from cqrepl.queue import Queue
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.host import serve_host
 from cqrepl.replicator.settings import host_settings
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from cqrepl.status.snapshot import snapshot_of
 from tests.net.live_pumps import CID, OTHER_CID, Ends, excerpts_of, source_lane
 from tests.net.streams import Recorder, greeting, make_pump, memory_streams, said
 from tests.net.test_pump import running

@@ -11,8 +11,8 @@ from cqrepl import Host, HostSettings
 from cqrepl.commands.statuspage import page
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.source import serve_source
+from cqrepl.status.snapshot import snapshot_of
 from cqrepl.surroundings import Surroundings, within
 from tests.support.copies import assert_same
 from tests.support.promotions import cluster

@@ -13,11 +13,11 @@ from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
 from cqrepl.queue.files.keptidentity import new_identity
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.relaydesk import why_not_passed_on
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.ports import reserved_port
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
 from tests.support.samples import fill

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from cqrepl.cluster.promotion import Promotion
 from cqrepl.net.errors import Refused
 from cqrepl.queue.files.epochfile import load_epochs, store_epochs
 from cqrepl.queue.quarantine import quarantine
@@ -21,7 +22,6 @@ from cqrepl.replicator.outgoing.backcopy import BackCopyTarget
 from cqrepl.replicator.outgoing.sourceopener import SourceOpener
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.queuestate import keptepochs
-from cqrepl.replicator.succession.promotion import Promotion
 from tests.support.replicas import (
     copied,
     eventually,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from cqrepl.cluster.promotion import Promotion
 from cqrepl.net.errors import Refused
 from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import load_epochs
-from cqrepl.replicator.succession.promotion import Promotion
 from tests.net.test_disk_full import make_queue, small_file_system
 from tests.support.replicas import copied, eventually, more_excerpts
 from tests.support.threehosts import IDS, ThreeHosts, three_hosts

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from cqrepl.cluster.promotion import Promotion
 from cqrepl.net.errors import NetError
 from cqrepl.queue import QueueError
-from cqrepl.replicator.succession.promotion import Promotion
 from tests.support.copies import assert_same
 from tests.support.promotions import Cluster, cluster, ends_at, last
 from tests.support.replicas import eventually, more_excerpts

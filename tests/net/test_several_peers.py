@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cqrepl import Host, HostSettings
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.ports import reserved_port
 from tests.support.replicas import BEATS, LOOPBACK, at, copied, live_sink, live_source
 from tests.support.samples import fill

@@ -15,10 +15,10 @@ from cqrepl.protocol import StopReason
 from cqrepl.queue import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
 from cqrepl.queue.files.tablestore import FILE_NAME
-from cqrepl.replicator.control.snapshot import snapshot_of
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.copies import assert_same
 from tests.support.goldens import unpack
 from tests.support.replicas import BEATS, LOOPBACK, at, copied, eventually, more_excerpts

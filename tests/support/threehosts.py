@@ -13,7 +13,7 @@ from cqrepl import Host
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
 from cqrepl.config.reloader import Reloader
-from cqrepl.replicator.control.snapshot import snapshot_of
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.ports import reserved_port
 from tests.support.replicas import copied, eventually
 from tests.support.samples import fill

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cqrepl.cluster.promotion import Promotion, plan_promotion
 from cqrepl.protocol.messages.fences import CopyPosition
 from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.succession.promotion import Promotion, plan_promotion
 
 MASTER = 1
 END = Index(5)

@@ -5,16 +5,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqrepl.protocol.messages.fences import CopyPosition
-from cqrepl.queue.format.epochs import Epoch, Epochs
-from cqrepl.queue.format.index import Index
-from cqrepl.replicator.succession.promotion import (
+from cqrepl.cluster.promotion import (
     CopyStretch,
     Promotion,
     differing,
     plan_promotion,
     promises,
 )
+from cqrepl.protocol.messages.fences import CopyPosition
+from cqrepl.queue.format.epochs import Epoch, Epochs
+from cqrepl.queue.format.index import Index
 
 ONE = Epoch(1, 2, Index(5))
 HOSTS = frozenset({1, 2, 3, 4})

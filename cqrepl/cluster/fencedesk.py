@@ -20,6 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from cqrepl.cluster.fencekind import (
+    CSP_PREFIX,
+    FENCE_CAPABILITY,
+    Asked,
+    Asking,
+    FenceKind,
+    FenceTold,
+)
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.program import Program
@@ -45,14 +53,6 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
-from cqrepl.replicator.succession.fencekind import (
-    CSP_PREFIX,
-    FENCE_CAPABILITY,
-    Asked,
-    Asking,
-    FenceKind,
-    FenceTold,
-)
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host

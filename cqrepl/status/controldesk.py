@@ -19,9 +19,9 @@ from cqrepl.net.errors import NetError, Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.quarantine import plan_quarantine
-from cqrepl.replicator.control.errorcodes import code_of
-from cqrepl.replicator.control.quarantinetext import text_of
-from cqrepl.replicator.control.snapshot import snapshot_of
+from cqrepl.status.errorcodes import code_of
+from cqrepl.status.quarantinetext import text_of
+from cqrepl.status.snapshot import snapshot_of
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host

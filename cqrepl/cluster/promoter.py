@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk
+from cqrepl.cluster.promotion import CopyStretch, Promotion, differing, plan_promotion
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.threads import in_thread
@@ -28,8 +30,6 @@ from cqrepl.queue.format.epochs import History, promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
-from cqrepl.replicator.succession.fencedesk import LOOK_SECONDS, FenceDesk
-from cqrepl.replicator.succession.promotion import CopyStretch, Promotion, differing, plan_promotion
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host
