@@ -1,6 +1,5 @@
 """The table of a running host, and the lines that stand above it."""
 
-import io
 import os
 import pty
 import re
@@ -21,14 +20,7 @@ from tests.support.clusters import OLDER_PAGE
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK
 from tests.support.samples import fill
-from tests.support.terminal import said_on_a_terminal
-
-
-class Terminal(io.StringIO):
-    """Takes what is written to a terminal."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.support.terminal import Terminal, said_on_a_terminal
 
 
 def seen(text: str) -> list[str]:

@@ -14,16 +14,9 @@ from cqrepl.queue import Queue
 from cqrepl.replicator.sink import serve_sink
 from tests.support.replicas import LOOPBACK, acked, live_sink, live_source, more_excerpts
 from tests.support.samples import NOON_MS, fill, noon_index, noon_path, read
-from tests.support.terminal import said_on_a_terminal
+from tests.support.terminal import Terminal, said_on_a_terminal
 
 DAY_MS = 86_400_000
-
-
-class Terminal(io.StringIO):
-    """Takes what is written to a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 async def test_lag(tmp_path: Path) -> None:

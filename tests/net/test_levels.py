@@ -27,6 +27,7 @@ from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.source import Source
 from cqrepl.status.snapshot import snapshot_of
 from cqrepl.surroundings import Surroundings
+from tests.support.disks import FailingDisk
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -218,13 +219,6 @@ async def test_a_group_costs_two_syncs(tmp_path: Path, monkeypatch: pytest.Monke
     assert found[::2] == [store] * (len(found) // 2)
     assert found[1::2] == [mark] * (len(found) // 2)
     assert 1 <= len(found) // 2 <= 20
-
-
-class FailingDisk(Surroundings):
-    """No data gets to the disk."""
-
-    def sync(self, descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
 
 
 @pytest.mark.usefixtures("has_pump")

@@ -1,7 +1,6 @@
 """Queues that are new to a sink: several are agreed on at a time, and each in its order."""
 
-import os
-import threading
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,31 +18,13 @@ from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.surroundings import Surroundings, within
+from tests.support.disks import SlowDisk
 from tests.support.replicas import BEATS, LOOPBACK, at, copied, eventually, more_excerpts
 from tests.support.samples import fill
 
 COUNT = 20
 NAMES = [f"q{number:02}" for number in range(COUNT)]
 SLOW, *QUICK = NAMES  # the first one that is offered, and answered
-
-
-class SlowDisk(Surroundings):
-    """The sync of one table store takes until it is let through.
-
-    Args:
-        path: of the queue.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.is_slow = threading.Event()  # a sync waits
-        self.goes_on = threading.Event()
-        self._file = str(path / FILE_NAME)
-
-    def sync(self, descriptor: int) -> None:
-        if os.readlink(f"/proc/self/fd/{descriptor}") == self._file:
-            self.is_slow.set()
-            self.goes_on.wait()
-        super().sync(descriptor)
 
 
 @pytest.fixture
@@ -55,6 +36,11 @@ def paths(tmp_path: Path) -> dict[str, Path]:
 
 def copies_of(paths: dict[str, Path]) -> dict[str, Path]:
     return {name: path.with_name(f"copy-{name}") for name, path in paths.items()}
+
+
+def slow(paths: dict[str, Path]) -> SlowDisk:
+    """A disk on which the sync of one table store takes until it is let through."""
+    return SlowDisk(f"{re.escape(str(paths[SLOW] / FILE_NAME))}$")
 
 
 @asynccontextmanager
@@ -130,9 +116,9 @@ async def ended_well(source: Source, sink: Sink, paths: dict[str, Path]) -> None
 
 async def test_a_source_s_slow_disk_holds_up_no_other_queue(paths: dict[str, Path]) -> None:
     """No sink hears of an identity before it is on the source's disk."""
-    disk = SlowDisk(paths[SLOW])
+    disk = slow(paths)
     async with hosts(paths, source_disk=disk, sink_disk=None) as (source, sink):
-        await eventually(lambda: disk.is_slow.is_set() and has_all(sink, QUICK))
+        await eventually(lambda: disk.begun.is_set() and has_all(sink, QUICK))
         assert not sink.queues[SLOW].received_excerpts
         assert identity(copies_of(paths)[SLOW]) is None
         disk.goes_on.set()
@@ -141,9 +127,9 @@ async def test_a_source_s_slow_disk_holds_up_no_other_queue(paths: dict[str, Pat
 
 async def test_a_sink_s_slow_disk_holds_up_no_other_queue(paths: dict[str, Path]) -> None:
     """And no excerpt is asked for before the identity is on the disk."""
-    disk = SlowDisk(copies_of(paths)[SLOW])
+    disk = slow(copies_of(paths))
     async with hosts(paths, source_disk=None, sink_disk=disk) as (source, sink):
-        await eventually(lambda: disk.is_slow.is_set() and has_all(sink, QUICK))
+        await eventually(lambda: disk.begun.is_set() and has_all(sink, QUICK))
         assert not sink.queues[SLOW].received_excerpts
         disk.goes_on.set()
         await ended_well(source, sink, paths)
@@ -151,9 +137,9 @@ async def test_a_sink_s_slow_disk_holds_up_no_other_queue(paths: dict[str, Path]
 
 async def test_one_that_a_sink_lets_go_of_meanwhile_comes_again(paths: dict[str, Path]) -> None:
     """The source hears of it while it still works on that queue."""
-    disk = SlowDisk(paths[SLOW])
+    disk = slow(paths)
     async with hosts(paths, source_disk=disk, sink_disk=None) as (source, sink):
-        await eventually(lambda: disk.is_slow.is_set() and has_all(sink, QUICK))
+        await eventually(lambda: disk.begun.is_set() and has_all(sink, QUICK))
         await sink.pause(SLOW)
         await eventually(lambda: is_withdrawn(source))
         disk.goes_on.set()
@@ -163,9 +149,9 @@ async def test_one_that_a_sink_lets_go_of_meanwhile_comes_again(paths: dict[str,
 
 async def test_one_that_a_source_lets_go_of_meanwhile_comes_again(paths: dict[str, Path]) -> None:
     """The sink hears of it while it still works on that queue."""
-    disk = SlowDisk(copies_of(paths)[SLOW])
+    disk = slow(copies_of(paths))
     async with hosts(paths, source_disk=None, sink_disk=disk) as (source, sink):
-        await eventually(lambda: disk.is_slow.is_set() and has_all(sink, QUICK))
+        await eventually(lambda: disk.begun.is_set() and has_all(sink, QUICK))
         await source.pause(SLOW)
         more_excerpts(paths[QUICK[0]], 3, 1)  # it comes behind that word
         await eventually(lambda: sink.queues[QUICK[0]].received_excerpts == 4)

@@ -1,7 +1,5 @@
 """A queue whose disk is slow holds up no other: neither those that are waited for, nor the rest."""
 
-import os
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,39 +16,25 @@ from cqrepl.replicator.disk import storedthread, syncedfiles, syncer
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
-from cqrepl.surroundings import Surroundings
+from tests.support.disks import SlowDisk
 from tests.support.replicas import BEATS, LOOPBACK, SECONDS, at, eventually, more_excerpts
 from tests.support.samples import fill, noon_index
 
 
-class SlowDisk(Surroundings):
-    """The syncs of the queue "slow" end when the disk goes on."""
-
-    is_slow = False
-    begun = threading.Event()
-    goes_on = threading.Event()
-
-    def sync(self, descriptor: int) -> None:
-        if self.is_slow and "/slow/" in os.readlink(f"/proc/self/fd/{descriptor}"):
-            self.begun.set()
-            assert self.goes_on.wait(SECONDS)
-        super().sync(descriptor)
-
-
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SlowDisk]]:
-    monkeypatch.setattr(syncedfiles, "surroundings", SlowDisk)
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    """The syncs of the queue "slow" end when the disk goes on."""
+    disk = SlowDisk("/slow/", is_slow=False)
+    monkeypatch.setattr(syncedfiles, "surroundings", lambda: disk)
     monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
-    monkeypatch.setattr(SlowDisk, "begun", threading.Event())
-    monkeypatch.setattr(SlowDisk, "goes_on", threading.Event())
-    yield SlowDisk
-    SlowDisk.is_slow = False
-    SlowDisk.goes_on.set()
+    yield disk
+    disk.is_slow = False
+    disk.goes_on.set()
 
 
 @pytest.mark.usefixtures("has_pump")
 async def test_it_holds_up_no_other(
-    tmp_path: Path, disk: type[SlowDisk], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # of all that a thread of ours syncs, the event loop has the next
     monkeypatch.setattr(storedthread, "SLOW_SECONDS", -1.0)
@@ -94,7 +78,7 @@ def is_marked(path: Path, sequence: int) -> bool:
 
 
 async def test_one_that_is_closed_meanwhile_is_not_tried_for_ever(
-    tmp_path: Path, disk: type[SlowDisk]
+    tmp_path: Path, disk: SlowDisk
 ) -> None:
     """A thread that was at work has the event loop told only then that there is more to sync."""
     fill(tmp_path / "slow", "FAST_DAILY", {0: 3})

@@ -26,7 +26,6 @@ from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.incoming.copylevels import _sync_stored
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.queues import TakingSession
-from cqrepl.surroundings import Surroundings
 from tests.net.live_pumps import (
     CID,
     LONG_MS,
@@ -37,6 +36,7 @@ from tests.net.live_pumps import (
     frames_of,
     sink_lane,
 )
+from tests.support.disks import FailingDisk, SlowDisk
 from tests.support.samples import fill, noon_index, noon_path
 
 needs_pump = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
@@ -220,19 +220,7 @@ def test_without_descriptors_the_event_loop_looks(
         assert one.later.empty()
 
 
-class StoppedDisk(Surroundings):
-    """A sync begins, and waits until it may go on."""
-
-    begun = threading.Event()
-    goes_on = threading.Event()
-
-    def sync(self, descriptor: int) -> None:
-        self.begun.set()
-        assert self.goes_on.wait(WAIT_S)
-        super().sync(descriptor)
-
-
-def given_up(path: Path, disk: type[StoppedDisk]) -> tuple[SyncedFiles, Index]:
+def given_up(path: Path, disk: SlowDisk) -> tuple[SyncedFiles, Index]:
     """Files that are given up while a thread waits for this disk, and then goes on to its end; and
     the end of their queue."""
     fill(path, "FAST_DAILY", {0: 3})
@@ -253,24 +241,21 @@ def test_no_mark_tells_of_a_queue_that_was_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does who gives it up wait for the disk."""
-    monkeypatch.setattr(syncedfiles, "surroundings", StoppedDisk)
-    files, _ = given_up(tmp_path, StoppedDisk)
+    disk = SlowDisk()
+    monkeypatch.setattr(syncedfiles, "surroundings", lambda: disk)
+    files, _ = given_up(tmp_path, disk)
     assert str(noon_path(tmp_path)) not in open_files()
     assert load_synced(tmp_path) is None
     assert files.end == 0
-
-
-class StoppedMark(StoppedDisk):
-    begun = threading.Event()
-    goes_on = threading.Event()
 
 
 def test_who_gives_a_queue_up_does_not_wait_for_its_mark_to_be_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The content of the mark is true by then."""
-    monkeypatch.setattr(syncedmark, "surroundings", StoppedMark)
-    _, end = given_up(tmp_path, StoppedMark)
+    disk = SlowDisk()
+    monkeypatch.setattr(syncedmark, "surroundings", lambda: disk)
+    _, end = given_up(tmp_path, disk)
     mark = load_synced(tmp_path)
     assert mark is not None
     assert mark.end == end
@@ -324,22 +309,12 @@ def test_the_file_that_was_synced_last_stays_open(tmp_path: Path) -> None:
         assert files.end == end
 
 
-class FailingDisk(Surroundings):
-    """The first sync fails, and the system has dropped what it was of."""
-
-    calls = 0
-
-    def sync(self, descriptor: int) -> None:
-        type(self).calls += 1
-        if type(self).calls == 1:
-            raise OSError(5, "Input/output error")
-
-
 def test_after_a_sync_that_failed_no_mark_rises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path, "FAST_DAILY", {0: 3})
-    monkeypatch.setattr(syncedfiles, "surroundings", FailingDisk)
+    disk = FailingDisk(failures=1)  # the system has dropped what that was of
+    monkeypatch.setattr(syncedfiles, "surroundings", lambda: disk)
     with Queue.open(tmp_path) as queue:
         files, end = SyncedFiles(queue, None, Index(0)), queue.next_index()
         with pytest.raises(OSError, match="Input/output"):
@@ -376,7 +351,6 @@ def test_a_sync_that_failed_is_told_to_the_next_process(
         store_synced(tmp_path, end - 1)
         with monkeypatch.context() as failing:
             failing.setattr(syncedfiles, "surroundings", FailingDisk)
-            failing.setattr(FailingDisk, "calls", 0)
             files = SyncedFiles(queue, load_synced(tmp_path), end)
             with pytest.raises(OSError, match="Input/output"):
                 files.sync(end, NOTHING_DOUBTFUL, is_at_once=True)

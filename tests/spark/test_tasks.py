@@ -1,6 +1,5 @@
 """Tasks of jobs: answers in order, progress on a terminal, errors of a task in one line."""
 
-import io
 import sys
 import time
 from collections.abc import Iterator
@@ -8,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,10 +65,7 @@ def test_progress_on_a_terminal(
 
     shown = tmp_path / "shown"
 
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
+    class Watched(Terminal):
         def write(self, text: str) -> int:
             if "waited: 0 of 2 tasks" in text:
                 shown.touch()
@@ -79,7 +77,7 @@ def test_progress_on_a_terminal(
             time.sleep(0.01)
         yield {"number": number}
 
-    terminal = Terminal()
+    terminal = Watched()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)
         run_tasks(spark, "waited", work, [1, 2])

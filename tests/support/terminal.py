@@ -1,5 +1,6 @@
-"""Commands on a terminal of their own."""
+"""Terminals: standard output or error of this process as one, and real ones for commands."""
 
+import io
 import os
 import pty
 import signal
@@ -9,6 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 WAIT_S = 60
+
+
+class Terminal(io.StringIO):
+    """Takes what is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def said_on_a_terminal(command: Sequence[str], awaited: bytes, cwd: Path | None = None) -> bytes:

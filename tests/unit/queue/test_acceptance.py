@@ -1,8 +1,6 @@
 """Lost closed store files and unproved excerpts, which a person declares to count as they are."""
 
-import errno
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,8 @@ from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.disk.queueaudit import QueueAudit
-from cqrepl.surroundings import Surroundings, within
+from cqrepl.surroundings import within
+from tests.support.disks import FailingDisk
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read, wipe_hints
 from tests.support.tears import tear
 
@@ -167,22 +166,10 @@ def test_it_counts_as_proved(torn: Path) -> None:
     assert accept_unproved(torn).excerpts == 0
 
 
-class FailingDisk(Surroundings):
-    """Files do not get there."""
-
-    def sync(self, descriptor: int) -> None:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return
-        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".cq4"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    sync_names = sync
-
-
 def test_what_did_not_reach_the_disk_does_not_count_when_it_is_tried_again(torn: Path) -> None:
     """The system tells of that once."""
     before = unproved(torn)
-    with pytest.raises(OSError, match="Input/output"), within(FailingDisk()):
+    with pytest.raises(OSError, match="Input/output"), within(FailingDisk(r"\.cq4$")):
         accept_unproved(torn)
     with pytest.raises(DurabilityLost, match="started again"):
         accept_unproved(torn)
@@ -191,7 +178,7 @@ def test_what_did_not_reach_the_disk_does_not_count_when_it_is_tried_again(torn:
 
 def test_nor_does_what_a_repair_has_met(path: Path) -> None:
     wipe_hints(path)
-    with pytest.raises(OSError, match="Input/output"), within(FailingDisk()):
+    with pytest.raises(OSError, match="Input/output"), within(FailingDisk(r"\.cq4$")):
         apply(plan_repair(path))
     mark = load_synced(path)
     assert mark is not None

@@ -13,6 +13,7 @@ from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.tablestore import FILE_NAME, PAGE_BYTES
 from cqrepl.queue.format.identity import Identity, identity_of, longs_of, parse_identity
 from cqrepl.surroundings import Surroundings, within
+from tests.support.disks import FailingDisk, SlowDisk
 from tests.support.samples import layout
 from tests.support.tables import fill_keys, keys_of, set_word
 
@@ -160,28 +161,12 @@ def test_what_a_power_cut_can_leave(
     assert durable == file.read_bytes()
 
 
-class SlowDisk(Surroundings):
-    """A sync takes until it is let through; or fails then."""
-
-    def __init__(self) -> None:
-        self.is_slow, self.goes_on = threading.Event(), threading.Event()
-        self.fails = False
-
-    def sync(self, descriptor: int) -> None:
-        self.is_slow.set()
-        self.goes_on.wait()
-        if self.fails:
-            raise OSError(5, "Input/output error")
-        super().sync(descriptor)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_slow_disk_holds_up_no_other_file(path: Path, fails: bool) -> None:
     """Meanwhile there is no file. A second thread that is to give the queue an identity waits, and
     finds that of the first. Where the first one's does not get to the disk, the second thread does
     what the first could not."""
-    disk, found = SlowDisk(), list[Identity | None]()
-    disk.fails = fails
+    disk, found = SlowDisk(fails=fails), list[Identity | None]()
 
     def first() -> None:
         with within(disk):
@@ -196,7 +181,7 @@ def test_a_slow_disk_holds_up_no_other_file(path: Path, fails: bool) -> None:
         threading.Thread(target=lambda: found.append(kept(path).keep(lambda: OTHER))),
     ]
     threads[0].start()
-    disk.is_slow.wait()
+    disk.begun.wait()
     threads[1].start()
     assert kept(path).load() is None
     with Queue.open(path) as queue:  # files are opened, mapped and closed
@@ -210,9 +195,6 @@ def test_a_slow_disk_holds_up_no_other_file(path: Path, fails: bool) -> None:
 
 def test_one_that_was_there_stays_though_a_sync_fails(path: Path) -> None:
     kept(path).replace(ONE)
-    disk = SlowDisk()
-    disk.fails = True
-    disk.goes_on.set()
-    with within(disk), pytest.raises(OSError, match="Input/output"):
+    with within(FailingDisk()), pytest.raises(OSError, match="Input/output"):
         kept(path).keep(fail)
     assert kept(path).load() == ONE

@@ -11,8 +11,7 @@ from cqrepl.queue import (
     QueueError,
     Tailer,
 )
-from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.format.rollcycle import by_name
+from tests.support.reading import Clock, cycles_of
 from tests.support.samples import (
     NOON_MS,
     fill,
@@ -25,21 +24,9 @@ from tests.support.samples import (
 )
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "queue"
-
-
-def cycles_of(path: Path) -> Cycles:
-    return Cycles(path, by_name("FAST_DAILY"), 0)
 
 
 def test_waits_at_the_end_and_goes_on_with_what_comes(path: Path) -> None:
