@@ -247,6 +247,23 @@ def test_empty_cycles_above_the_last_excerpt_stay(tmp_path: Path) -> None:
     assert not verdicts[-2].is_removable
 
 
+def test_a_file_is_off_the_listing_before_it_goes(
+    path: Path, written: Excerpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java's read-only tailers trust the listing: they would open a file that is gone."""
+    assert written
+    listed, unlink = list[int](), Path.unlink
+    lowest = keys_of(path)["listing.lowestcycle"]
+
+    def unlinked(file: Path, missing_ok: bool = False) -> None:
+        listed.append(keys_of(path)["listing.lowestcycle"])
+        unlink(file, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlinked)
+    assert aheads(remove(cycles_of(path), ALL)) == [0, 1, 2, 3]
+    assert set(listed) == {lowest + 4}
+
+
 def test_removing_keeps_the_rest_readable_and_the_listing_right(
     path: Path, written: Excerpts
 ) -> None:
