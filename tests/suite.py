@@ -42,6 +42,7 @@ SHORT: Final = ("-m", "not long", SEEDED, *SPREAD)
 QUICK: Final = (
     "tests/unit",
     "tests/net",
+    "tests/planted",
     "tests/test_crate_layers.py",
     "tests/test_docs.py",
     "tests/test_tidy.py",
@@ -237,6 +238,7 @@ def long_phases() -> list[Phase]:
             "tests/net",
             CQREPL_KERNEL="python",
         ),
+        Phase(name="planted mistakes", words=(sys.executable, "-m", "tests.planted")),
         made("fuzz-native", "SECONDS=600"),
     ]
 

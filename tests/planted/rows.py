@@ -1,0 +1,387 @@
+"""The mistakes: the room and the module of each, the text that it replaces, the tests to find it.
+
+A module is named by its file alone, which is the only one of that name: it may move. The tests of a
+row stand in the order in which they are tried; the first file that fails has found the mistake.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGES: Final = ("cqrepl", "wire")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """One mistake.
+
+    Args:
+        name: of the row, for the command line.
+        room: the part of the product that it is in.
+        file: name of the module.
+        text: stands there exactly once.
+        wrong: stands there instead, in the copy.
+        tests: paths of tests that are expected to find it.
+    """
+
+    name: str
+    room: str
+    file: str
+    text: str
+    wrong: str
+    tests: tuple[str, ...]
+
+    def path(self, root: Path = ROOT) -> Path:
+        """The module, in a tree.
+
+        Raises:
+            LookupError: there is none of this name, or there are several.
+        """
+        found = [path for each in PACKAGES for path in (root / each).rglob(self.file)]
+        if len(found) != 1:
+            raise LookupError(f"{self.name}: expected one {self.file}, found {len(found)}")
+        return found[0]
+
+
+ROWS: Final = (
+    Planted(
+        name="slot-sealed-early",
+        room="queue/files",
+        file="markslots.py",
+        text="""\
+            self._mapping.write(slot, _NONE)
+            self._mapping.words.store_8(seal, sealed)
+""",
+        wrong="""\
+            self._mapping.words.store_8(seal, sealed)
+            self._mapping.write(slot, _NONE)
+""",
+        tests=("tests/unit/queue/test_kept_marks.py", "tests/faults/test_mark_kills.py"),
+    ),
+    Planted(
+        name="failed-sync-forgotten",
+        room="queue/files",
+        file="syncedmark.py",
+        text="if boot is None and last is not None and last.has_failed:",
+        wrong="if boot is not None and last is not None and last.has_failed:",
+        tests=("tests/unit/queue/test_durability.py", "tests/faults/test_failed_syncs.py"),
+    ),
+    Planted(
+        name="failed-sync-not-noted",
+        room="queue/files",
+        file="filesync.py",
+        text="if error.filename is None:",
+        wrong="if error.filename is not None:",
+        tests=("tests/unit/queue/test_acceptance.py", "tests/unit/queue/test_durability.py"),
+    ),
+    Planted(
+        name="promise-not-synced",
+        room="queue/files",
+        file="epochfile.py",
+        text="data + _SUM.pack(zlib.crc32(data)), is_synced=True)",
+        wrong="data + _SUM.pack(zlib.crc32(data)), is_synced=False)",
+        tests=("tests/unit/queue/test_epochs.py", "tests/faults/test_power_cuts.py"),
+    ),
+    Planted(
+        name="chain-of-a-later-place",
+        room="queue/read",
+        file="chainpoints.py",
+        text="bisect_right(self._points, sequence, key=itemgetter(0)) - 1]",
+        wrong="bisect_right(self._points[1:], sequence + 1, key=itemgetter(0))]",
+        tests=("tests/unit/queue/test_chains.py",),
+    ),
+    Planted(
+        name="torn-sector-shifted",
+        room="queue/read",
+        file="tornsectors.py",
+        text="    first = -position % SECTOR_BYTES\n",
+        wrong="    first = position % SECTOR_BYTES\n",
+        tests=("tests/unit/queue/test_held_excerpts.py",),
+    ),
+    Planted(
+        name="reader-in-the-cycle-not-counted",
+        room="queue/write",
+        file="retention.py",
+        text="cycle_of(Index(one[1]), cycles.shift) <= cycle]",
+        wrong="cycle_of(Index(one[1]), cycles.shift) < cycle]",
+        tests=("tests/unit/queue/test_retention.py",),
+    ),
+    Planted(
+        name="open-file-deleted",
+        room="queue/write",
+        file="retention.py",
+        text="if not cycles.has_ended(cycle):",
+        wrong="if not reasons and not cycles.has_ended(cycle) and last is None:",
+        tests=("tests/unit/queue/test_retention.py",),
+    ),
+    Planted(
+        name="deleted-before-it-is-unlisted",
+        room="queue/write",
+        file="retention.py",
+        text="""\
+            listing.renew([one.cycle for one in verdicts if not one.is_removable])
+            try:
+""",
+        wrong="""\
+            try:
+""",
+        tests=("tests/unit/queue/test_retention.py",),
+    ),
+    Planted(
+        name="changed-note-believed",
+        room="queue/inspection",
+        file="closedfiles.py",
+        text="elif now is not None and _is_kept(held, now):",
+        wrong="elif now is not None:",
+        tests=("tests/unit/queue/test_closed_files.py", "tests/net/test_lost_files.py"),
+    ),
+    Planted(
+        name="changed-closed-file-not-read-again",
+        room="queue/inspection",
+        file="closedfiles.py",
+        text="            self._sound[record.cycle] = file\n",
+        wrong="            self._sound.setdefault(record.cycle, file)\n            before = None\n",
+        tests=("tests/unit/queue/test_closed_files.py", "tests/net/test_audits.py"),
+    ),
+    Planted(
+        name="epoch-promised-twice",
+        room="queue/format",
+        file="epochs.py",
+        text=" or (number == self.promised and host_id != self.promised_to):",
+        wrong=":",
+        tests=("tests/unit/queue/test_epochs.py",),
+    ),
+    Planted(
+        name="parting-behind-the-common-epoch",
+        room="queue/format",
+        file="epochs.py",
+        text="for each in (*own, *other) if each.number > last]",
+        wrong="for each in (*own, *other) if each.number >= last]",
+        tests=("tests/unit/queue/test_epochs.py",),
+    ),
+    Planted(
+        name="one-excerpt-too-many",
+        room="kernel",
+        file="plain.py",
+        text="if len(offsets) >= count_max or (total > bytes_max and offsets):",
+        wrong="if len(offsets) > count_max or (total > bytes_max and offsets):",
+        tests=("tests/unit/queue/test_batch.py", "tests/property/test_kernels_agree.py"),
+    ),
+    Planted(
+        name="excerpt-at-the-very-end-not-found",
+        room="kernel",
+        file="plain.py",
+        text="        if body + length > end:\n            return position, PAST_END, offsets",
+        wrong="        if body + length >= end:\n            return position, PAST_END, offsets",
+        tests=("tests/unit/queue/test_batch.py", "tests/property/test_kernels_agree.py"),
+    ),
+    Planted(
+        name="safe-with-the-fastest",
+        room="protocol",
+        file="ackpolicy.py",
+        text="min(last, found[-wanted])",
+        wrong="min(last, found[wanted - 1])",
+        tests=("tests/unit/protocol/test_ackpolicy.py",),
+    ),
+    Planted(
+        name="synced-beyond-appended",
+        room="protocol",
+        file="ackpolicy.py",
+        text="return min(marks.get(level, NOTHING), marks.get(AckLevel.APPENDED, NOTHING))",
+        wrong="return marks.get(level, NOTHING)",
+        tests=("tests/unit/protocol/test_ackpolicy.py",),
+    ),
+    Planted(
+        name="window-one-excerpt-early",
+        room="protocol",
+        file="sendwindow.py",
+        text="if index >= run.index_last:",
+        wrong="if index >= run.index_last - 1:",
+        tests=("tests/unit/protocol/test_window.py",),
+    ),
+    Planted(
+        name="budget-not-given-back",
+        room="protocol",
+        file="sendwindow.py",
+        text="        self.budget.free += self._excerpts\n",
+        wrong="",
+        tests=("tests/unit/protocol/test_send_budget.py", "tests/unit/protocol/test_window.py"),
+    ),
+    Planted(
+        name="heartbeat-owed-for-each-interval",
+        room="protocol",
+        file="heartbeat.py",
+        text="self._next += (missed + 1) * self._interval",
+        wrong="self._next += self._interval",
+        tests=("tests/unit/protocol/test_heartbeat.py",),
+    ),
+    Planted(
+        name="bucket-without-a-brim",
+        room="net",
+        file="tokenbucket.py",
+        text="self._tokens = min(self._tokens + come, max(self._kept, self._tokens))",
+        wrong="self._tokens = self._tokens + come",
+        tests=("tests/net/test_limits.py",),
+    ),
+    Planted(
+        name="mark-beyond-the-limit",
+        room="replicator/marks",
+        file="hostmarks.py",
+        text="return min(index, self._limit)",
+        wrong="return index",
+        tests=("tests/net/test_marks_above_ends.py", "tests/net/test_late_cycles.py"),
+    ),
+    Planted(
+        name="first-excerpt-of-the-rest-resent",
+        room="replicator/marks",
+        file="resends.py",
+        text="if next_index > acknowledged:",
+        wrong="if next_index > acknowledged + 1:",
+        tests=("tests/net/test_resends.py",),
+    ),
+    Planted(
+        name="cycles-before-not-compared",
+        room="replicator/agreement",
+        file="lineage.py",
+        text='        ("the cycles before", own.cycles, claimed.cycles),\n',
+        wrong="",
+        tests=("tests/net/test_lineage.py",),
+    ),
+    Planted(
+        name="passed-over-not-looked-at",
+        room="replicator/agreement",
+        file="overlap.py",
+        text="        if self._has_to_come:\n",
+        wrong="        if not self._has_to_come:\n",
+        tests=("tests/net/test_overlap.py",),
+    ),
+    Planted(
+        name="fetched-file-not-held-against-its-note",
+        room="replicator/lostcycles",
+        file="fetcher.py",
+        text="if not is_as_noted(cycles, record) or count_in(",
+        wrong="if count_in(",
+        tests=("tests/net/test_fetching.py", "tests/net/test_lost_files.py"),
+    ),
+    Planted(
+        name="open-file-given",
+        room="replicator/lostcycles",
+        file="fetchkind.py",
+        text="if not cycles.has_ended(self._cycle):",
+        wrong="if not cycles.has(self._cycle):",
+        tests=("tests/net/test_fetching.py", "tests/net/test_lost_files.py"),
+    ),
+    Planted(
+        name="earlier-files-not-synced",
+        room="replicator/disk",
+        file="syncedfiles.py",
+        text="for cycle in cycles.listing() if first < last else [last]:",
+        wrong="for cycle in [last]:",
+        tests=("tests/net/test_stored_thread.py", "tests/faults/test_power_cuts.py"),
+    ),
+    Planted(
+        name="mark-of-a-queue-that-was-given-up",
+        room="replicator/disk",
+        file="syncedfiles.py",
+        text="yield not self._is_given_up",
+        wrong="yield True",
+        tests=("tests/net/test_stored_thread.py",),
+    ),
+    Planted(
+        name="applied-goes-back",
+        room="replicator/incoming",
+        file="copylevels.py",
+        text="self.applied = max(index, self.applied)",
+        wrong="self.applied = index",
+        tests=("tests/net/test_levels.py",),
+    ),
+    Planted(
+        name="removed-file-acknowledged",
+        room="replicator/incoming",
+        file="copylevels.py",
+        text="        if not queue.check_open_names():\n            return False\n",
+        wrong="        queue.check_open_names()\n",
+        tests=("tests/net/test_stored_thread.py", "tests/net/test_levels.py"),
+    ),
+    Planted(
+        name="back-copy-above-its-limit",
+        room="replicator/outgoing",
+        file="backcopy.py",
+        text="if self.returned + len(batch) > count_max:",
+        wrong="if self.returned > count_max:",
+        tests=("tests/net/test_consent.py", "tests/net/test_back_copy.py"),
+    ),
+    Planted(
+        name="lost-end-one-late",
+        room="replicator/outgoing",
+        file="endwatch.py",
+        text="elif self.lost is None and mark >= end:",
+        wrong="elif self.lost is None and mark > end:",
+        tests=("tests/net/test_lost_ends.py",),
+    ),
+    Planted(
+        name="led-before-the-epoch-has-begun",
+        room="replicator/queuestate",
+        file="keptepochs.py",
+        text="        if now.may_lead(host_id):\n",
+        wrong="        if now.may_lead(host_id) or now.promised_to == host_id:\n",
+        tests=("tests/net/test_epochs.py", "tests/net/test_promotion.py"),
+    ),
+    Planted(
+        name="copy-without-its-begin-taken-for-other",
+        room="replicator/queuestate",
+        file="stops.py",
+        text="if not isinstance(error, Diverged) or error.is_below_copy:",
+        wrong="if not isinstance(error, Diverged):",
+        tests=("tests/net/test_late_cycles.py", "tests/net/test_on_divergence.py"),
+    ),
+    Planted(
+        name="majority-of-one-too-few",
+        room="replicator/succession",
+        file="promotion.py",
+        text="    of_all = len(hosts) // 2 + 1\n",
+        wrong="    of_all = (len(hosts) + 1) // 2\n",
+        tests=("tests/unit/test_promotion_plan.py", "tests/unit/test_promotion_alone.py"),
+    ),
+    Planted(
+        name="higher-end-before-later-epoch",
+        room="replicator/succession",
+        file="promotion.py",
+        text="return number_of(held), position.next_index",
+        wrong="return position.next_index, number_of(held)",
+        tests=("tests/unit/test_promotion_plan.py",),
+    ),
+    Planted(
+        name="unknown-error-taken-for-expected",
+        room="commands",
+        file="outcome.py",
+        text="        if not isinstance(one, _EXPECTED):\n            return None\n",
+        wrong="        if not isinstance(one, _EXPECTED):\n            continue\n",
+        tests=("tests/unit/cli/test_exit_codes.py", "tests/commands/test_endings.py"),
+    ),
+    Planted(
+        name="end-of-cycle-taken-for-lost",
+        room="spark",
+        file="ranges.py",
+        text="    if count < sequence:\n",
+        wrong="    if count <= sequence:\n",
+        tests=("tests/property/test_ranges.py", "tests/unit/spark"),
+    ),
+    Planted(
+        name="archived-cycle-that-lost-some",
+        room="spark",
+        file="archiveplan.py",
+        text="    if found.held.index_last < archived.index_last:\n        return True\n",
+        wrong="",
+        tests=("tests/unit/spark/test_archive_plan.py",),
+    ),
+    Planted(
+        name="stop-bit-beyond-64-bits",
+        room="wire",
+        file="stopbit.py",
+        text="elif group >= _LONGEST_POSITIVE:",
+        wrong="elif group > _LONGEST_POSITIVE:",
+        tests=("tests/unit/wire/test_stopbit.py",),
+    ),
+)
