@@ -6,8 +6,8 @@
 A source and a sink run in one thread, over a connection on loopback, and have caught up. Then one
 excerpt is appended to the source's queue, and `sys.setprofile` notes every call of a function of
 `cqrepl` and `wire` until the queue's mark says that the excerpt was acknowledged. This is done for
-several excerpts, and the walk in the middle is shown. `--most` makes it an error that the shortest
-walk is longer: that one tells most of the code and least of what had its turn in between.
+several excerpts, and the walk in the middle is shown. `--most` makes it an error that more
+calls than so many are on each walk: what has its turn in between is on some of them.
 
     call                 from one function to another, once for each such pair: how often an idle
                          task looked for more in the meantime does not matter
@@ -26,6 +26,7 @@ import argparse
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -203,20 +204,20 @@ def _spread(numbers: Sequence[int]) -> str:
     return f"{middle}" if ordered[0] == ordered[-1] else f"{middle} ({ordered[0]}-{ordered[-1]})"
 
 
-def shortest(walks: Sequence[Walk]) -> Numbers:
-    """The least numbers that a walk from the append to the acknowledgement has, each by itself."""
-    counted = zip(*(Numbers.of(walk.replication) for walk in walks), strict=True)
-    return Numbers(*map(min, counted))
+def on_each(walks: Sequence[Walk]) -> Numbers:
+    """The numbers of the calls that are on each walk from the append to the acknowledgement."""
+    counted = Counter(call for walk in walks for call in walk.replication)
+    return Numbers.of([call for call, count in counted.items() if count == len(walks)])
 
 
 def excess(walks: Sequence[Walk], most: Numbers) -> str:
-    """A line that tells that the shortest walk is longer than it may be; "" where it is not."""
-    least = shortest(walks)
-    if all(number <= limit for number, limit in zip(least, most, strict=True)):
+    """A line that tells that more calls are on each walk than may be; "" where that is not so."""
+    found = on_each(walks)
+    if all(number <= limit for number, limit in zip(found, most, strict=True)):
         return ""
-    (calls, files, packages), limits = least, "/".join(map(str, most))
+    (calls, files, packages), limits = found, "/".join(map(str, most))
     return (
-        f"the shortest walk has {calls} calls, {files} changes of file and {packages} of package,"
+        f"each walk has {calls} calls, {files} changes of file and {packages} of package,"
         f" expected at most {limits}"
     )
 
@@ -234,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--excerpts", type=int, default=9, help="how many (default: %(default)s)")
     parser.add_argument("--walk", action="store_true", help="list the calls, in order")
     parser.add_argument(
-        "--most", type=int, nargs=3, metavar=("CALLS", "FILES", "PACKAGES"), help="of the shortest"
+        "--most", type=int, nargs=3, metavar=("CALLS", "FILES", "PACKAGES"), help="of each walk"
     )
     asked = parser.parse_args(arguments)
     if set(sys.modules) & {"cqrepl.queue", "cqrepl.kernel", "cqrepl.kernel.batch"}:

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tools.excerpt_path import (
     OUTSIDE,
     Call,
@@ -14,16 +16,18 @@ from tools.excerpt_path import (
     excess,
     measure,
     middle_of,
+    on_each,
     report,
-    shortest,
 )
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-# The shortest walk with the plain kernel has 378 calls, 227 changes of file and 99 of package. What
-# has its turn in between makes others longer by chance, so that the middle one has 25, 12 and 5
-# more. These numbers become smaller, never greater.
-SHORTEST_MAX: Final = Numbers(calls=395, file_changes=238, package_changes=106)
+# With the plain kernel 371 calls, 223 changes of file and 97 of package are on each walk. That in
+# the middle has some 30, 15 and 8 more, by what has its turn in between. These numbers become
+# smaller, never greater. Where each excerpt takes a quarter of a second, as on a machine that is
+# much too busy, what is done so often is on each walk too: then another run tells.
+ON_EACH_MAX: Final = Numbers(calls=388, file_changes=231, package_changes=104)
 WALKS: Final = "15"
+RUNS: Final = 3
 RUN_SECONDS: Final = 60
 FIRST = Function("cqrepl/net/a.py", "first")
 SECOND = Function("cqrepl/net/a.py", "second")
@@ -67,21 +71,22 @@ async def test_walks_lead_from_the_append_to_the_acknowledgement(tmp_path: Path)
 
 
 def test_a_walk_that_is_longer_than_it_may_be() -> None:
-    """Others are longer by chance: the shortest walk counts."""
+    """Some calls are on a walk by chance: those count that are on each."""
     walks = [Walk(CALLS[:count], append_count=0) for count in (5, 3, 4)]
-    assert shortest(walks) == Numbers(calls=3, file_changes=2, package_changes=1)
+    assert on_each(walks) == Numbers(calls=3, file_changes=2, package_changes=1)
     assert excess(walks, Numbers(3, 2, 1)) == ""
     for most in (Numbers(2, 2, 1), Numbers(3, 1, 1), Numbers(3, 2, 0)):
-        assert "the shortest walk has 3 calls, 2 changes of file and 1 of package" in excess(
-            walks, most
-        )
+        assert "walk has 3 calls, 2 changes of file and 1 of package" in excess(walks, most)
 
 
 def test_the_way_of_an_excerpt_gets_no_longer() -> None:
-    most = [f"{number}" for number in SHORTEST_MAX]
+    most = [f"{number}" for number in ON_EACH_MAX]
     words = ["--kernel", "python", "--excerpts", WALKS, "--most", *most]
     command = [sys.executable, "-m", "tools.excerpt_path", *words]
-    run = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    for _ in range(RUNS):
+        run = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
+        )
+        if run.returncode == 0:
+            return
+    pytest.fail(run.stdout + run.stderr)
