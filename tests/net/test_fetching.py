@@ -155,6 +155,17 @@ async def test_what_is_not_there_is_refused(
     assert wanted(path) == [1]
 
 
+async def test_a_store_file_that_is_still_written_to_is_refused(tmp_path: Path, path: Path) -> None:
+    """More of it may come: the asking host would have closed what its source has not."""
+    damage(path, "gone")
+    less = tmp_path / "less" / "q"
+    append(less, {0: 300, 1: 40})
+    async with live_source(less) as source:
+        with pytest.raises(Refused, match="its store file is still written to"):
+            await fetched(path, source)
+    assert wanted(path) == [1]
+
+
 async def test_what_is_something_else_is_not_taken(tmp_path: Path, path: Path) -> None:
     damage(path, "altered")
     before = noon_path(path, ahead=1).read_bytes()

@@ -296,6 +296,20 @@ def test_marks_rise_and_say_so(tmp_path: Path) -> None:
     assert keys_of(path)["cqrepl.2.idx"] == 8
 
 
+def test_no_mark_rises_beyond_what_a_host_was_passed_by_with(tmp_path: Path) -> None:
+    """Whatever it acknowledges, until its next stream begins."""
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    with Queue.open(tmp_path) as queue:
+        host = QueueMarks("q", queue.host_marks, AckBell().board("q")).of(2)
+        host.raise_sent(0x10)
+        host.withhold(0x08)
+        host.raise_level(AckLevel.SYNCED, 0x10)
+        assert (host.covers(0x10), host.covers(0x07), host.synced) == (0x08, 0x07, 0x08)
+        host.begin()
+        host.raise_level(AckLevel.SYNCED, 0x10)
+        assert (host.covers(0x10), host.synced) == (0x10, 0x10)
+
+
 def test_a_host_that_is_forgotten_counts_at_no_level(tmp_path: Path) -> None:
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 3})

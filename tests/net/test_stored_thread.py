@@ -13,9 +13,11 @@ from typing import cast
 import pytest
 
 from cqrepl.kernel import live
+from cqrepl.kernel.board import AckLevel
 from cqrepl.queue import NotAQueue, Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
+from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.disk import storedthread, syncedfiles
@@ -23,7 +25,7 @@ from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.storedthread import StoredThread
 from cqrepl.replicator.disk.syncedfiles import SyncedFiles
 from cqrepl.replicator.disk.syncer import Syncer
-from cqrepl.replicator.incoming.copylevels import _sync_stored
+from cqrepl.replicator.incoming.copylevels import BeyondAppended, _sync_stored
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.queues import TakingSession
 from tests.net.live_pumps import (
@@ -387,3 +389,32 @@ def test_a_queue_that_is_closed_beside_the_thread_is_left_to_the_event_loop(
     monkeypatch.setattr(DiskEnd, "sync_stored", closed)
     assert not _sync_stored(queue, disk, cast(TakingSession, object()), index)
     assert synced == [True]
+
+
+def test_what_is_stored_in_a_removed_file_is_told_to_no_source(tmp_path: Path) -> None:
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    told = list[Index]()
+
+    class Owner:
+        def say_level(self, name: str, level: AckLevel, index: Index) -> bool:
+            told.append(index)
+            return True
+
+    queue = SinkQueue("q", tmp_path, by_name("FAST_DAILY"), 0, None, Syncer())
+    queue.lock()
+    owner = queue.owner = cast(TakingSession, Owner())
+    index = Index(queue.next_index - 1)
+    assert _sync_stored(queue, queue.disk, owner, index)
+    assert told == [index]
+    (tmp_path / FILE_NAME).rename(tmp_path / "moved")
+    assert not _sync_stored(queue, queue.disk, owner, index)
+    assert told == [index]
+    queue.rest()
+
+
+def test_how_far_a_program_has_taken_a_queue_never_goes_back() -> None:
+    beyond = BeyondAppended()
+    assert [beyond.apply(index) for index in (5, 3, 5, 6)] == [True, False, False, True]
+    assert beyond.applied == 6
+    beyond.apply(1)
+    assert beyond.applied == 6

@@ -166,7 +166,7 @@ ROWS: Final = (
         file="plain.py",
         text="if len(offsets) >= count_max or (total > bytes_max and offsets):",
         wrong="if len(offsets) > count_max or (total > bytes_max and offsets):",
-        tests=("tests/unit/queue/test_batch.py", "tests/property/test_kernels_agree.py"),
+        tests=("tests/unit/wire/test_kernel.py", "tests/property/test_kernel_properties.py"),
     ),
     Planted(
         name="excerpt-at-the-very-end-not-found",
@@ -174,7 +174,7 @@ ROWS: Final = (
         file="plain.py",
         text="        if body + length > end:\n            return position, PAST_END, offsets",
         wrong="        if body + length >= end:\n            return position, PAST_END, offsets",
-        tests=("tests/unit/queue/test_batch.py", "tests/property/test_kernels_agree.py"),
+        tests=("tests/unit/wire/test_kernel.py", "tests/property/test_kernel_properties.py"),
     ),
     Planted(
         name="safe-with-the-fastest",
@@ -230,7 +230,7 @@ ROWS: Final = (
         file="hostmarks.py",
         text="return min(index, self._limit)",
         wrong="return index",
-        tests=("tests/net/test_marks_above_ends.py", "tests/net/test_late_cycles.py"),
+        tests=("tests/net/test_host_marks.py",),
     ),
     Planted(
         name="first-excerpt-of-the-rest-resent",
@@ -294,15 +294,15 @@ ROWS: Final = (
         file="copylevels.py",
         text="self.applied = max(index, self.applied)",
         wrong="self.applied = index",
-        tests=("tests/net/test_levels.py",),
+        tests=("tests/net/test_stored_thread.py",),
     ),
     Planted(
         name="removed-file-acknowledged",
         room="replicator/incoming",
         file="copylevels.py",
-        text="        if not queue.check_open_names():\n            return False\n",
-        wrong="        queue.check_open_names()\n",
-        tests=("tests/net/test_stored_thread.py", "tests/net/test_levels.py"),
+        text="what a removed file holds is lost\n        return False\n",
+        wrong="what a removed file holds is lost\n        pass\n",
+        tests=("tests/net/test_stored_thread.py",),
     ),
     Planted(
         name="back-copy-above-its-limit",
