@@ -63,6 +63,9 @@ TABLES: Final[Mapping[str, Table]] = {
         states=queuelife.StreamedState,
         names=queuelife.StreamedMove,
     ),
+    "queue on its way to one sink": Table(
+        moves=queuelife.TO_SINK_MOVES, states=queuelife.ToSinkState, names=queuelife.ToSinkMove
+    ),
     "reading for one sink": Table(
         moves=queuelife.READ_MOVES, states=queuelife.ReadState, names=queuelife.ReadMove
     ),

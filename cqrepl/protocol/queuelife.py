@@ -100,6 +100,30 @@ class StreamedMove(Enum):
     BEGIN_ANEW = auto()  # what it was stopped for is mended, or an operator lets it go on
 
 
+class ToSinkState(Enum):
+    """A queue that is streamed, on its way to one sink, from its offer on."""
+
+    OFFERED = auto()  # the sink owes the answer, a proof, or what it gives back
+    OVERDUE = auto()  # the sink has not answered in time, and may yet
+    LIVE = auto()  # its stream is on
+    CALLED_OFF = auto()  # it is about to be let go of; its stream has not begun
+    LEAVING = auto()  # it is about to be let go of; no live pump gets it any more
+    PAUSED = auto()  # nothing of it goes out for now, and its sink does not know of that
+    STOPPED = auto()  # it goes no further on this connection
+
+
+class ToSinkMove(Enum):
+    """The moves of a queue on its way to one sink. One that is let go of so that its sink knows is
+    offered again, as a new one."""
+
+    MISS = auto()  # the time for the answer is over
+    START = auto()  # the sink wants everything from an index on
+    LET_GO = auto()  # an operator, or a promotion, holds the queue
+    PAUSE = auto()  # it is held back where it stands
+    GO_ON = auto()  # it goes on from there
+    STOP = auto()  # either side has stopped it
+
+
 class ReadState(Enum):
     """A queue that is streamed to one sink: whether this host can read it."""
 
@@ -180,6 +204,19 @@ STREAMED_MOVES: Final[Mapping[tuple[StreamedState, StreamedMove], StreamedState]
     (_S.STOPPED, _SM.BEGIN_ANEW): _S.OPEN,
 }
 
+_O, _OM = ToSinkState, ToSinkMove
+TO_SINK_MOVES: Final[Mapping[tuple[ToSinkState, ToSinkMove], ToSinkState]] = {
+    **{(state, _OM.MISS): _O.OVERDUE for state in (_O.OFFERED, _O.OVERDUE)},
+    (_O.CALLED_OFF, _OM.MISS): _O.CALLED_OFF,
+    **{(state, _OM.START): _O.LIVE for state in (_O.OFFERED, _O.OVERDUE, _O.LIVE)},
+    **{(state, _OM.START): _O.LEAVING for state in (_O.CALLED_OFF, _O.LEAVING)},
+    **{(state, _OM.LET_GO): _O.CALLED_OFF for state in (_O.OFFERED, _O.OVERDUE, _O.CALLED_OFF)},
+    **{(state, _OM.LET_GO): _O.LEAVING for state in (_O.LIVE, _O.LEAVING, _O.PAUSED)},
+    **{(state, _OM.PAUSE): _O.PAUSED for state in (_O.LIVE, _O.LEAVING)},
+    (_O.PAUSED, _OM.GO_ON): _O.LIVE,
+    **{(state, _OM.STOP): _O.STOPPED for state in _O if state is not _O.STOPPED},
+}
+
 _R, _RM = ReadState, ReadMove
 READ_MOVES: Final[Mapping[tuple[ReadState, ReadMove], ReadState]] = {
     **{(state, _RM.PAUSE): _R.PAUSED for state in _R},
@@ -211,6 +248,7 @@ STREAMED_REASONS: Final[Mapping[StreamedState, StreamedMove]] = {
     _S.UNREADABLE: _SM.GIVE_UP,
     _S.STOPPED: _SM.STOP,
 }
+TO_SINK_REASONS: Final[Mapping[ToSinkState, ToSinkMove]] = {_O.STOPPED: _OM.STOP}
 READ_REASONS: Final[Mapping[ReadState, ReadMove]] = dict.fromkeys(
     (_R.PAUSED, _R.RETRIED), _RM.PAUSE
 )
@@ -302,6 +340,19 @@ class StreamedLife(QueueLife[StreamedState, StreamedMove, Why]):
             return "paused: by operator"
         paused = trouble if self.reason is None else self.reason.message
         return "live" if paused is None else f"paused: {paused}"
+
+
+class ToSinkLife(QueueLife[ToSinkState, ToSinkMove, Why]):
+    """The life of a queue on its way to one sink."""
+
+    def __init__(self) -> None:
+        super().__init__(TO_SINK_MOVES, TO_SINK_REASONS, ToSinkState.OFFERED)
+
+    @property
+    def word(self) -> str:
+        """The word that people see while the sink takes it."""
+        is_live = self.state is ToSinkState.LIVE or self.state is ToSinkState.LEAVING
+        return "live" if is_live else "waits"
 
 
 class CopyLife(QueueLife[CopyState, CopyMove, Why]):

@@ -43,7 +43,6 @@ from cqrepl._version import VERSION
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.link import Session
 from cqrepl.net.pump import Pump
-from cqrepl.protocol.events import said_by_peer
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
@@ -149,13 +148,8 @@ def _state_of(host: "Host", queue: SourceQueue, host_id: int) -> str:
     connection = host.endpoint.connections.get(host_id)
     if connection is None:
         return "away"
-    for session in sessions_of(SourceSession, [connection[1]]):
-        if queue.name in session.withdrawn:
-            return f"paused: {said_by_peer(session.withdrawn[queue.name])}"
-        for each in session.outgoing.values():
-            if each.queue is queue:
-                return "waits" if each.tailer is None else "live"
-    return "waits"
+    words = [each.word(queue.name) for each in sessions_of(SourceSession, [connection[1]])]
+    return words[0] if words else "waits"
 
 
 def _claims_of(host: "Host", queue: SourceQueue, host_id: int) -> int | None:

@@ -162,4 +162,4 @@ async def test_one_that_a_source_lets_go_of_meanwhile_comes_again(paths: dict[st
 
 def is_withdrawn(source: Source) -> bool:
     sessions = sessions_of(SourceSession, source.endpoint.sessions)
-    return any(SLOW in session.withdrawn for session in sessions)
+    return any(SLOW in session.progress.withdrawn for session in sessions)

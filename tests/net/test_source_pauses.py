@@ -10,7 +10,10 @@ import pytest
 import trio
 
 from cqrepl.kernel import live
-from cqrepl.queue import Queue, QueueError
+from cqrepl.protocol import StopReason
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.states import SourceState
+from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.host import serve_host
 from cqrepl.replicator.outgoing.endwatch import EndWatch
@@ -231,3 +234,35 @@ async def test_one_that_pauses_twice_while_a_live_pump_has_it(tmp_path: Path) ->
             session.stop("q", error)
         last = more_excerpts(tmp_path / "q", 3, 1)[-1][0]
         await acked(source, last)
+
+
+async def test_an_answer_that_comes_after_the_stop_begins_no_stream(tmp_path: Path) -> None:
+    """A sink such as Java's knows of no stop, and answers what it was offered before."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with (
+        live_source(tmp_path / "q") as source,
+        await trio.open_tcp_stream("127.0.0.1", source.port or 0) as stream,
+        trio.open_nursery() as nursery,
+    ):
+        heard = bytearray()
+
+        async def hear() -> None:
+            async for piece in stream:
+                heard.extend(piece)
+
+        nursery.start_soon(hear)
+        await stream.send_all(uber(2, 1) + heartbeats())
+        cid = await offered_cid(heard)
+        (session,) = source.endpoint.sessions
+        assert isinstance(session, SourceSession)
+        session.stop("q", QueueDamaged("for this test", path=tmp_path / "q"))
+        await eventually(lambda: bool(source.stops))
+        answer = register("/replication/q/2", cid, source_handler(0, name="q"))
+        await stream.send_all(answer + end_of_stream(cid))
+        core = session._connection.source(Cid(cid))
+        await eventually(lambda: core.state is SourceState.STREAMING)
+        await trio.sleep(0.3)
+        assert not any(payload in heard for _, payload in written if len(payload) > 8)
+        assert not source.queues["q"].streams
+        assert source.stops[0].reason is StopReason.DAMAGED
+        nursery.cancel_scope.cancel()

@@ -11,6 +11,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import QueueStopped
+from cqrepl.protocol.queuelife import ToSinkMove, ToSinkState
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import Tailer
 from cqrepl.replicator.outgoing.offerdesk import OfferDesk
@@ -78,6 +79,7 @@ class HoldDesk:
         if self._put_off(each, why, drop):
             return
         if each.tailer is not None:
+            each.life.move(ToSinkMove.PAUSE)
             each.resumes_at = each.tailer.next_index
             each.close()
         else:  # it cannot be told that what it does has to be done again
@@ -90,10 +92,10 @@ class HoldDesk:
             tail: a tailer of a queue that stands at an index; None where it cannot be read.
         """
         for each in self._outgoing.values():
-            if each.queue.name == name and each.resumes_at is not None:
+            if each.queue.name == name and each.life.state is ToSinkState.PAUSED:
                 if each.queue.life.hold.reason is None:
-                    index, each.resumes_at, each.is_let_go = each.resumes_at, None, False
-                    each.tailer = tail(each, index)
+                    each.life.move(ToSinkMove.GO_ON)
+                    each.tailer = tail(each, each.resumes_at)
                     if each.tailer is not None:
                         each.queue.streams.add(each)
                 return

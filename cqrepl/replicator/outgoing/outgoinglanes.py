@@ -23,6 +23,7 @@ from cqrepl.net.lanemoves import SOURCE_LANES
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.queuelife import ToSinkState
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import Tailer
 from cqrepl.queue.format.index import INDEX_MAX
@@ -83,7 +84,9 @@ class OutgoingLanes:
     def lend(self) -> "list[SourceLane]":
         """The lanes of all queues that have one now; none while a queue is held back. `leave` is to
         be called when the pump is back, whatever becomes of the queues."""
-        outgoing = [each for each in self._outgoing.values() if not each.is_let_go]
+        outgoing = [
+            each for each in self._outgoing.values() if each.life.state is not ToSinkState.LEAVING
+        ]
         if any(each.queue.held_from is not None for each in outgoing):
             return []
         for each in outgoing:

@@ -28,6 +28,7 @@ from cqrepl.net.lanemoves import SOURCE_LANES
 from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import said_by_peer
+from cqrepl.protocol.queuelife import ToSinkLife, ToSinkState
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import Tailer
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
@@ -41,6 +42,7 @@ from cqrepl.replicator.marks.hostmarks import HostMarks
 from cqrepl.replicator.outgoing.backcopy import BackCopyTarget
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.toldtailers import TailerLooks, ToldTailers
+from cqrepl.replicator.queuestate.stops import Stop
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SourceLane
@@ -107,7 +109,7 @@ class Outgoing:
         self.kept: KeptLane | None = None  # that lane, or that of the last one
         self.lane_count = 0  # excerpts that it is known to have sent
         self.stream_from: int | None = None
-        self.resumes_at: int | None = None  # where a stream that pauses goes on
+        self.resumes_at = NEXT_OF_EMPTY  # where a stream that pauses goes on
         self.back_copy: BackCopyTarget | None = None
         self.back_copy_until = math.inf  # by trio's clock
         self.awaits_turn = False  # another sink gives back to the same queue
@@ -126,9 +128,7 @@ class Outgoing:
         self._rests: _Rest | None = None
         self._awaits: _Rest | None = None  # the same for the file of what follows
         self.kept_back: dict[AckLevel, str] = {}  # why the sink says no more of a level
-        self.is_let_go = False  # no live pump is to send of it any more
-        self.has_stopped = False
-        self.is_overdue = False  # the sink has not answered in time, and may yet
+        self.life: ToSinkLife[Stop] = ToSinkLife()
         self.is_final = True  # a stop, if there is one: another sink would not do better
 
     @property
@@ -155,9 +155,14 @@ class Outgoing:
         return target is None or self.stream_from > target or acknowledged >= target
 
     @property
+    def has_stopped(self) -> bool:
+        """True where it goes no further on this connection."""
+        return self.life.state is ToSinkState.STOPPED
+
+    @property
     def has_halted(self) -> bool:
         """True where it has stopped, or its sink owes the answer: a new offer may do better."""
-        return self.has_stopped or self.is_overdue
+        return self.has_stopped or self.life.state is ToSinkState.OVERDUE
 
     @property
     def is_over(self) -> bool:

@@ -15,7 +15,9 @@ from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.events import said_by_peer
 from cqrepl.protocol.messages.queuenames import QueueNames
+from cqrepl.protocol.queuelife import ToSinkMove, ToSinkState
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
@@ -156,10 +158,13 @@ class SourceSession:
             troubles=self._pauses.troubles,
         )
 
-    @property
-    def withdrawn(self) -> Mapping[str, str]:
-        """The reasons why the sink takes queues no more for now, as it says, by name."""
-        return self._pauses.withdrawn
+    def word(self, name: str) -> str:
+        """The word that people see of a queue on its way to this sink."""
+        said = self._pauses.withdrawn.get(name)
+        if said is not None:
+            return f"paused: {said_by_peer(said)}"
+        found = [each.life.word for each in self.outgoing.values() if each.queue.name == name]
+        return found[0] if found else "waits"
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
@@ -326,7 +331,7 @@ class SourceSession:
 
     def _overdue(self, each: Outgoing) -> None:
         """The sink has not answered: it may not have the queue. The others go on."""
-        each.is_overdue = True
+        each.life.move(ToSinkMove.MISS)
         self._pauses.miss(each.queue.name)
         self._shared.note_stop(Stop.unanswered(each.queue.name, each.marks.host_id))
 
@@ -377,12 +382,15 @@ class SourceSession:
             self._shared.changed.set()
 
     def _start(self, each: Outgoing, next_index: int) -> None:
+        if not each.life.may(ToSinkMove.START):  # it has stopped since its sink was asked
+            return
+        each.life.move(ToSinkMove.START)
         if each.back_copy is not None:
             each.has_returned = True
             each.queue.disk.prove(next_index)
             self._connection.source(each.cid).tell_return_taken()
         each.close()
-        each.stream_from, each.is_overdue = next_index, False
+        each.stream_from = next_index
         each.tailer = self.guarded(each, lambda: each.queue.queue.tailer(next_index))
         if each.queue.held_from is not None:
             self._returns.look()
@@ -445,13 +453,13 @@ class SourceSession:
     def _stopped(self, each: Outgoing, reason: StopReason, why: str, of_peer: bool = False) -> None:
         if each.has_stopped:  # by us, and now the core tells of it
             return
-        self._lanes.once_back(each, each.close)
-        self._pump.call_back()
-        each.has_stopped = True
-        self._pauses.end(each.queue.name)
         is_sinks = of_peer or reason not in OWN_REASONS or not each.is_final
         host_id = each.marks.host_id if is_sinks else None
         stop = Stop(name=each.queue.name, reason=reason, message=why, host_id=host_id)
+        self._lanes.once_back(each, each.close)
+        self._pump.call_back()
+        each.life.move(ToSinkMove.STOP, stop)
+        self._pauses.end(each.queue.name)
         self._shared.note_stop(stop)
 
     def begin_anew(self, name: str, why: str = ANEW) -> bool:
@@ -465,7 +473,8 @@ class SourceSession:
     async def let_go(self, name: str, why: str) -> None:
         """Sends nothing more of a queue; one that has stopped stays so."""
         for each in [each for each in self.outgoing.values() if each.queue.name == name]:
-            each.is_let_go = True
+            if each.life.may(ToSinkMove.LET_GO):
+                each.life.move(ToSinkMove.LET_GO)
             await self._pump.have_back()  # behind the end it would send on
             while each.cid in self._steps:
                 await self._shared.changed.wait()
@@ -512,7 +521,7 @@ class SourceSession:
         self._stopped(each, stop.reason, stop.message)
 
     def _pause(self, each: Outgoing, stop: Stop) -> None:
-        if self.outgoing.get(each.cid) is each and each.resumes_at is None:  # not by another look
+        if self.outgoing.get(each.cid) is each and each.life.state is not ToSinkState.PAUSED:
             self._holds.pause(each, stop, self._drop)
 
     def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:

@@ -20,6 +20,8 @@ from cqrepl.protocol.queuelife import (
     STREAMED_REASONS,
     TAKE_MOVES,
     TAKE_REASONS,
+    TO_SINK_MOVES,
+    TO_SINK_REASONS,
     CopyLife,
     CopyMove,
     CopyState,
@@ -35,12 +37,15 @@ from cqrepl.protocol.queuelife import (
     StreamedState,
     TakeMove,
     TakeState,
+    ToSinkMove,
+    ToSinkState,
 )
 
 Machine = tuple[Mapping[Any, Any], Mapping[Any, Any], type[Enum], type[Enum]]
 MACHINES: dict[str, Machine] = {
     "copy": (COPY_MOVES, COPY_REASONS, CopyState, CopyMove),
     "streamed": (STREAMED_MOVES, STREAMED_REASONS, StreamedState, StreamedMove),
+    "to a sink": (TO_SINK_MOVES, TO_SINK_REASONS, ToSinkState, ToSinkMove),
     "reading": (READ_MOVES, READ_REASONS, ReadState, ReadMove),
     "taking": (TAKE_MOVES, TAKE_REASONS, TakeState, TakeMove),
     "hold": (HOLD_MOVES, HOLD_REASONS, HoldState, HoldMove),

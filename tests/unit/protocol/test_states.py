@@ -13,6 +13,7 @@ from cqrepl.protocol.queuelife import (
     READ_MOVES,
     STREAMED_MOVES,
     TAKE_MOVES,
+    TO_SINK_MOVES,
     CopyMove,
     CopyState,
     HoldMove,
@@ -23,6 +24,8 @@ from cqrepl.protocol.queuelife import (
     StreamedState,
     TakeMove,
     TakeState,
+    ToSinkMove,
+    ToSinkState,
 )
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
@@ -61,6 +64,7 @@ TABLES: dict[str, tuple[Table, type[Enum], type[Enum]]] = {
     "sink's lanes": (SINK_LANE_MOVES, SinkLaneState, SinkLaneMove),
     "queue that is taken in": (COPY_MOVES, CopyState, CopyMove),
     "queue that is streamed": (STREAMED_MOVES, StreamedState, StreamedMove),
+    "queue on its way to one sink": (TO_SINK_MOVES, ToSinkState, ToSinkMove),
     "reading for one sink": (READ_MOVES, ReadState, ReadMove),
     "taking by one sink": (TAKE_MOVES, TakeState, TakeMove),
     "word that holds a queue": (HOLD_MOVES, HoldState, HoldMove),
