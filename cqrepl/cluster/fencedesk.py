@@ -12,7 +12,7 @@ leader that comes back steps down and follows.
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,8 +50,6 @@ from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
-from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
-from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -335,7 +333,7 @@ class FenceDesk:
             Refused: it, or a higher one, is promised to another host.
             QueueError, OSError: it cannot be given back, or the promise may not be on the disk.
         """
-        async with self._host.turn(name):
+        async with self._host.direction.turn(name):
             await self._promise(name, epoch, leader)
 
     async def _promise(self, name: str, epoch: int, leader: int) -> None:
@@ -351,33 +349,12 @@ class FenceDesk:
         if epoch <= now.promised and not is_known:
             raise Refused(promised_otherwise(now, epoch, leader))
         if streamed is not None:  # though it may have heard so from another copy
-            await self._step_down(streamed, epoch, leader)
+            await self._host.direction.step_down(streamed, epoch, leader)
         elif is_known:
             return
         else:
             await self._host.sink.promise(name, epoch, leader)
         _logger.info("queue %r: epoch %d is promised to host %d", name, epoch, leader)
-
-    async def _step_down(self, queue: SourceQueue, epoch: int, leader: int) -> None:
-        """This host streamed the queue, and takes it in from now on."""
-        host, name, path, held = self._host, queue.name, queue.path, queue.life.hold.reason
-        with host.changing():
-            with ExitStack() as stack:
-                fence = await in_thread(partial(AppendFence, path))
-                stack.callback(fence.lift)
-                await in_thread(partial(queue.epochs.promise, epoch, leader))
-                stack.pop_all()
-                stack.callback(fence.end)
-                why = f"host {leader} leads it in epoch {epoch}"
-                queue.leading.fence(why)
-                try:
-                    await host.close_writer(name)
-                    await host.source.remove(name, why)
-                except (QueueError, OSError) as error:  # it leads no longer for all that
-                    _logger.warning("queue %r: it was not closed in order: %s", name, error)
-                await host.sink.take_in_again(name, path, queue.epochs, fence)
-            if held is not None:
-                await host.sink.pause(name)
 
 
 def _end(taken: SinkQueue) -> Index:

@@ -26,10 +26,9 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
 from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
 from cqrepl.queue import ExcerptBatch, QueueError
-from cqrepl.queue.format.epochs import History, promised_otherwise
+from cqrepl.queue.format.epochs import Epoch, History, promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
-from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host
@@ -118,14 +117,16 @@ class Promoter:
         positions[self._own] = self._desk.own_position(name)
         begun = self._planned(name, self._own, positions, declined, planned=plan)
         _check(begun, accept_loss=accept_loss)
-        async with self._host.turn(name):
+        async with self._host.direction.turn(name):
             queue = self._host.sink.queues[name]
             now = queue.epochs.now
             if (now.promised, now.promised_to) != (begun.epoch, self._own):
                 raise Refused(promised_otherwise(now, begun.epoch, self._own))
             if begun.returned is not None:
                 await self._take(queue, begun.returned, begun.history)
-            await self._lead(queue, begun)
+            epoch = Epoch(begun.epoch, self._own, begun.start)
+            await self._host.direction.lead(queue, epoch, begun.history, self._others)
+        self.announce(name)  # who could not promise may be able to now
         return begun
 
     async def _check_alone(self, name: str, epoch: int, others: Set[int]) -> None:
@@ -247,24 +248,6 @@ class Promoter:
                     raise Refused(f"host {lacks.host}: {value}")
         if queue.next_index != lacks.end:
             raise Refused(f"host {lacks.host} sends less than it has")
-
-    async def _lead(self, queue: SinkQueue, begun: Promotion) -> None:
-        host, name = self._host, queue.name
-        # where it ends half-way, it is neither taken in nor streamed
-        with host.changing(), trio.CancelScope(shield=True):
-            await host.sink.remove(name)  # it is on the disk then
-            try:
-                begin = partial(queue.epochs.open, begun.epoch, self._own, begun.start)
-                await in_thread(partial(begin, begun.history))
-                streamed = host.source.open(name, queue.path, queue.epochs)
-            except BaseException:
-                await host.sink.take_in_again(name, queue.path, queue.epochs)
-                raise
-            for host_id in self._others:
-                # what a copy has that promised too late may come back from there
-                streamed.marks_of(host_id).raise_sent(NOTHING_SENT)
-            host.source.add(streamed)
-        self.announce(name)  # who could not promise may be able to now
 
 
 class _Taken:

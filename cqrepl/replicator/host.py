@@ -1,15 +1,13 @@
 """A host with queues in both directions: some it streams, others it takes in, on one connection."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
     asynccontextmanager,
-    contextmanager,
     nullcontext,
 )
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,10 +23,9 @@ from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.link import Session
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
-from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
-from cqrepl.queue import Queue
 from cqrepl.queue.quarantine import Quarantine
+from cqrepl.replicator.direction import Direction
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.hostevents import HostEvents, telling
@@ -44,9 +41,7 @@ from cqrepl.replicator.hostroles import (
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.lateroles import LateRoles
 from cqrepl.replicator.lostcycles.lostfiles import LostFiles
-from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
-from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
@@ -57,9 +52,6 @@ from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_source
 from cqrepl.status.controldesk import ControlDesk
-
-HAND_OVER_SECONDS: Final = 10.0  # for the other host to be ready, when a queue changes its master
-LOOK_SECONDS: Final = 0.05  # between two looks for that
 
 
 class Host:
@@ -89,6 +81,7 @@ class Host:
     source: Source  # of a host that runs
     sink: Sink
     endpoint: Endpoint
+    direction: Direction
 
     def __init__(
         self,
@@ -106,8 +99,6 @@ class Host:
         self._paths: dict[str, Path] = {}  # of all queues
         self._claim: Final = DirectoryClaim(settings.run_dir, settings.protocol.host_id)
         self._lost: LostFiles | None = None
-        self._changing = 0  # blocks that are at it
-        self._turns: dict[str, trio.Lock] = {}
         self._syncer: Syncer  # of a host that runs
         self._relays: RelayDesk
         self._promoter: Promoter | None = None  # of a host of a cluster
@@ -147,7 +138,7 @@ class Host:
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped, as `wait_stopped` of the two halves has it."""
         while True:
-            if self._changing:  # it may have no queue for a moment
+            if self.direction.is_changing:  # it may have no queue for a moment
                 await self.sink.changed.wait()
             elif self.source.names and not self.source.has_stopped:
                 await self.source.changed.wait()
@@ -167,11 +158,6 @@ class Host:
             raise Refused("a host of a cluster expected, with the masters of its queues")
         return self._promoter
 
-    def turn(self, name: str) -> trio.Lock:
-        """Is held while something is done about one queue, by the operator or as another host asks
-        for a promise: one thing after the other."""
-        return self._turns.setdefault(name, trio.Lock())
-
     async def pause(self, name: str) -> None:
         """Stops one queue by hand, until `resume` or the end: its peers are told.
 
@@ -179,7 +165,7 @@ class Host:
             ValueError: there is no such queue.
             Refused: it has stopped.
         """
-        async with self.turn(name):
+        async with self.direction.turn(name):
             self._check_name(name)
             own = (each for each in self.source.stops if each.host_id is None)
             stopped = [each for each in (*own, *self.sink.stops) if each.name == name]
@@ -198,7 +184,7 @@ class Host:
             ValueError: there is no such queue.
             QueueError, OSError: it cannot be opened; it stays stopped.
         """
-        async with self.turn(name):
+        async with self.direction.turn(name):
             if self.source.can_open(name):
                 self.source.open_again(name)
                 return
@@ -209,16 +195,8 @@ class Host:
                 if self.source.has_its_files(name):
                     self.source.resume(name)
                 else:
-                    await self._stream_anew(name)
-
-    async def _stream_anew(self, name: str) -> None:
-        """The directory of a queue is another one than was opened: that one is streamed now."""
-        path = self.source.queues[name].path
-        Queue.open(path).close()  # none is made where it is gone, as it would be at a start
-        with self.changing():
-            await self.close_writer(name)
-            await self.source.remove(name, "it is opened anew")
-            self.source.stream_again(name, path, self._kept_epochs(path))
+                    path = self.source.queues[name].path
+                    await self.direction.stream_anew(name, self._kept_epochs(path))
 
     def forget(self, host_id: int) -> list[str]:
         """A sink that is not to come again holds no store files any more; names of the queues that
@@ -263,7 +241,7 @@ class Host:
             ValueError, Refused: as `differs_at`.
             QueueError, OSError: that cannot be done; the queue stays stopped.
         """
-        async with self.turn(name):
+        async with self.direction.turn(name):
             return await self.sink.quarantine(name, self.differs_at(name))
 
     async def change(self, settings: HostSettings) -> None:
@@ -310,7 +288,7 @@ class Host:
                     await self.sink.drop(one)
                 await self._claim.take(self._paths.values())
             raise
-        with self.changing():
+        with self.direction.changing():
             for each in streamed:
                 self._paths[each.name] = each.path
                 self.source.add(each)
@@ -320,7 +298,7 @@ class Host:
             for name in sorted(set(self._relays.names) - passed_on):
                 await self._relays.drop(name)
             for name in sorted(removed):
-                async with self.turn(name):
+                async with self.direction.turn(name):
                     await self._remove(name)
             for name, queue in list(self.sink.queues.items()):
                 # after a promotion, it is taken from the host that this has made the leader
@@ -371,7 +349,7 @@ class Host:
         else:
             await self.source.remove(name)
         self._paths.pop(name, None)
-        await self.close_writer(name)
+        await self.direction.close_writer(name)
         if self._lost is not None:
             self._lost.forget(name)
 
@@ -383,10 +361,11 @@ class Host:
         and takes it in. A host that takes it in takes it from the new one.
 
         Raises:
-            Refused: that is not so, not within `HAND_OVER_SECONDS` either; nothing was changed.
+            Refused: that is not so, not within `HAND_OVER_SECONDS` either; nothing was
+                changed.
             QueueError, OSError: it cannot be opened the other way; nothing was changed.
         """
-        async with self.turn(name):
+        async with self.direction.turn(name):
             await self._change_master(name, settings)
 
     async def _change_master(self, name: str, settings: HostSettings) -> None:
@@ -401,97 +380,17 @@ class Host:
             self._set(old, settings)
             return
         check_no_epoch(name, queue.epochs)
-        with self.changing():
-            self._set(old, settings)
-            try:
-                if was == own:
-                    await self._hand_over(name, now)
-                elif now == own:
-                    await self._take_over(name, was)
-                else:
-                    await self.sink.follow(name, now)
-            except BaseException:
-                self._set(settings, old)
-                raise
-
-    async def _hand_over(self, name: str, master_id: int) -> None:
-        path, epochs = self.source.queues[name].path, self.source.queues[name].epochs
-        # appends go on meanwhile
-        if not await self._until_so(lambda: master_id in self.endpoint.connections):
-            raise Refused(f"queue {name!r} stays here: host {master_id} is away")
-        with ExitStack() as stack:
-            fence = await in_thread(partial(AppendFence, path))
-            stack.callback(fence.lift)
-            if not await self._until_so(partial(self.source.has_all, name, master_id)):
-                has = "has not all of it" if master_id in self.endpoint.connections else "is away"
-                raise Refused(f"queue {name!r} stays here: host {master_id} {has}")
-            # until it follows that one, this host is known to have streamed it last
-            await in_thread(epochs.note_streaming)
-            await self.close_writer(name)
-            await self.source.remove(name, f"host {master_id} is its master now")
-            try:
-                taken = self.sink.open(name, path, epochs, fence)
-            except BaseException:
-                fence.lift()
-                self.source.stream_again(name, path, epochs)
-                raise
-        self.sink.add(taken)
-
-    async def _take_over(self, name: str, master_id: int) -> None:
-        queue = self.sink.queues[name]
-        if queue.life.stop is not None:
-            raise Refused(str(queue.life.stop))
-        if not await self._until_so(partial(self._is_given_back, name, master_id)):
-            is_there = master_id in self.endpoint.connections
-            has = "has not given it back: reload there first" if is_there else "is not connected"
-            raise Refused(f"queue {name!r} stays with host {master_id}, which {has}")
-        await self.sink.remove(name)
+        self._set(old, settings)
         try:
-            streamed = self.source.open(name, queue.path, queue.epochs)
+            if was == own:
+                await self.direction.hand_over(name, now)
+            elif now == own:
+                await self.direction.take_over(name, was)
+            else:
+                await self.sink.follow(name, now)
         except BaseException:
-            await self.sink.take_in_again(name, queue.path, queue.epochs)
+            self._set(settings, old)
             raise
-        # what the old master had last may come back from there
-        streamed.marks_of(master_id).raise_sent(NOTHING_SENT)
-        self.source.add(streamed)
-
-    def _is_given_back(self, name: str, master_id: int) -> bool:
-        """True where the old master is connected, and names the queue as one that it takes in: it
-        has locked it by then."""
-        connection = self.endpoint.connections.get(master_id)
-        named = None if connection is None else connection[0].connection.peer_queues
-        return named is not None and name in named.sinks
-
-    async def _until_so(self, is_so: Callable[[], bool]) -> bool:
-        """Waits a while for something to come true."""
-        with trio.move_on_after(HAND_OVER_SECONDS):
-            while not is_so():
-                await trio.sleep(LOOK_SECONDS)
-        return is_so()
-
-    async def close_writer(self, name: str) -> None:
-        """The program appends nothing more to a queue."""
-        writer = self._writers.take(name)
-        if writer is not None:
-            await in_thread(writer.close)
-
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """For the length of a block queues come and go. Where they go another way afterwards, so do
-        new connections."""
-        before = self._kind
-        self._changing += 1
-        try:
-            yield
-        finally:
-            self._changing -= 1
-            self._look()
-            if self._kind != before:
-                self.endpoint.renew("its queues go other ways now")
-
-    @property
-    def _kind(self) -> tuple[bool, bool]:
-        return bool(self.source.names), bool(self.sink.queues)
 
     def _check_name(self, name: str) -> None:
         if name in self.source.late and name not in self.sink.queues:
@@ -553,6 +452,7 @@ class Host:
             self.source, unstreamed = open_source(from_here, own, syncer, stack, epochs)
             self.sink, untaken = open_sinks(to_here, sinks, syncer, stack, epochs)
             source, sink = self.source, self.sink
+            self.direction = Direction(source, sink, self._writers)
             check_any_is_left([*unstreamed, *untaken], len(names))
             sink.start_without(untaken)
             self._relays = RelayDesk(settings.protocol.host_id, source, sink)

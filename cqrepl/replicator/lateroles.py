@@ -46,7 +46,7 @@ class LateRoles:
             await trio.sleep(seconds)
             seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
             for name in list(waiting):
-                async with self._host.turn(name):
+                async with self._host.direction.turn(name):
                     if await self._is_done(name):
                         waiting.remove(name)
 
@@ -67,9 +67,7 @@ class LateRoles:
         now = queue.epochs.now
         if now.promised and now.may_lead(self._own):
             _logger.info("queue %r: this host leads it, in epoch %d", name, now.promised)
-            with self._host.changing(), trio.CancelScope(shield=True):
-                await self._host.sink.remove(name)
-                self._host.source.stream_again(name, queue.path, queue.epochs)
+            await self._host.direction.stream_led(queue)
             self._host.leaders.announce(name)
         else:
             await self._host.sink.follow(name, queue.master_id)

@@ -3,7 +3,7 @@
 import pytest
 
 from cqrepl.net import endpoint, pump, sharedsocket
-from cqrepl.replicator import host, hostevents
+from cqrepl.replicator import direction, hostevents
 from cqrepl.replicator.queuestate import appendfence
 from tests.support.replicas import SECONDS
 
@@ -14,7 +14,7 @@ def patient_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A test of what ends such a wait sets a limit of its own.
     """
-    monkeypatch.setattr(host, "HAND_OVER_SECONDS", SECONDS)
+    monkeypatch.setattr(direction, "HAND_OVER_SECONDS", SECONDS)
     monkeypatch.setattr(appendfence, "WRITER_SECONDS", SECONDS)
 
 

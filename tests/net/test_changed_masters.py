@@ -11,7 +11,7 @@ import pytest
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, serve_host
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
-from cqrepl.replicator import host as hosts_module
+from cqrepl.replicator import direction
 from cqrepl.replicator.settings import SinkSettings
 from tests.support.copies import assert_same
 from tests.support.replicas import LOOPBACK, at, copied, eventually, last_of, more_excerpts
@@ -102,7 +102,7 @@ async def test_a_queue_goes_to_another_master_and_back(
 async def test_who_is_not_given_it_does_not_take_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts_module, "HAND_OVER_SECONDS", 0.1)
+    monkeypatch.setattr(direction, "HAND_OVER_SECONDS", 0.1)
     async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
         await all_same(tmp_path, "a", 1)
         with pytest.raises(Refused, match="stays with host 1, which has not given it back"):

@@ -16,7 +16,7 @@ async def test_a_queue_that_is_busy_holds_up_no_other_one(tmp_path: Path) -> Non
     async with three_hosts(tmp_path, others=("r",)) as cluster:
         leaders = cluster.hosts[2].leaders
         async with trio.open_nursery() as nursery:
-            async with cluster.hosts[1].turn("r"):
+            async with cluster.hosts[1].direction.turn("r"):
                 nursery.start_soon(leaders.promote, "r")
                 await eventually(lambda: load_epochs(tmp_path / "3" / "r").promised == 1)
                 plan = await leaders.plan("q", 2)

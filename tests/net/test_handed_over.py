@@ -11,7 +11,7 @@ import trio
 
 from cqrepl import Host, Queue, QueueLocked
 from cqrepl.net.errors import Refused
-from cqrepl.replicator import host as hosts_module
+from cqrepl.replicator import direction
 from tests.net.test_changed_masters import all_same, give, mesh, place
 from tests.support.promotions import cluster
 from tests.support.replicas import SECONDS, copied, last_of
@@ -52,7 +52,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, program: Program, host: Host, *steps:
 async def test_none_gets_in_while_a_master_hands_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = ("source.has_all", "close_writer", "source.remove", "sink.open", "sink.add")
+    steps = ("source.has_all", "direction.close_writer", "source.remove", "sink.open", "sink.add")
     async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
         with Queue.open(place(tmp_path, 1, "a")) as queue:
             queue.append(b"before")
@@ -74,7 +74,7 @@ async def test_a_program_appends_while_the_new_master_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[str] = []
-    monkeypatch.setattr(hosts_module, "HAND_OVER_SECONDS", 2.0)
+    monkeypatch.setattr(direction, "HAND_OVER_SECONDS", 2.0)
     async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
         with Queue.open(place(tmp_path, 1, "a")) as queue:
 
@@ -123,7 +123,7 @@ async def test_none_gets_in_behind_what_a_leader_has_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An excerpt that came there would be of no epoch, and go to quarantine."""
-    steps = ("close_writer", "source.remove", "sink.take_in_again")
+    steps = ("direction.close_writer", "source.remove", "sink.take_in_again")
     async with cluster(tmp_path, 3) as hosts:
         await hosts.followed({2: 5, 3: 5})
         with Queue.open(hosts.path(1)) as queue:

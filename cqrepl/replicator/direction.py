@@ -1,0 +1,241 @@
+"""Turns the queues of one host round: from what it streams to what it takes in, and back.
+
+Theory of operation. A queue is at each moment the source's, the sink's, or on its way. On its way
+from the source to the sink the append lock of the queue is held without a break (`AppendFence`): it
+is taken before the source lets go, and given to the sink, which keeps it. On the way back the sink
+lets go first, with all of it on the disk. Once one half has begun to let go, nothing cancels what
+is left of the way: a queue that neither half has would be lost to the program until a restart.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Final
+
+import trio
+
+from cqrepl.net.errors import Refused
+from cqrepl.net.threads import in_thread
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.format.epochs import Epoch, History
+from cqrepl.replicator.hostqueue import OwnWriters
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.queuestate.appendfence import AppendFence
+from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
+
+HAND_OVER_SECONDS: Final = 10.0  # for the other host to be ready, when a queue changes its master
+LOOK_SECONDS: Final = 0.05  # between two looks for that
+_logger: Final = logging.getLogger(__name__)
+
+
+class Direction:
+    """Turns queues round; the caller holds the turn of the queue.
+
+    Args:
+        writers: the appenders of the program.
+    """
+
+    def __init__(self, source: Source, sink: Sink, writers: OwnWriters) -> None:
+        self._source = source
+        self._sink = sink
+        self._writers = writers
+        self._changing = 0  # blocks that are at it
+        self._turns: dict[str, trio.Lock] = {}
+
+    @property
+    def is_changing(self) -> bool:
+        """True while a queue comes, goes, or is on its way."""
+        return bool(self._changing)
+
+    def turn(self, name: str) -> trio.Lock:
+        """Is held while something is done about one queue, by the operator or as another host asks
+        for a promise: one thing after the other."""
+        return self._turns.setdefault(name, trio.Lock())
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """For the length of a block queues come and go. Where they go another way afterwards, so do
+        new connections."""
+        before = self._kind
+        self._changing += 1
+        try:
+            yield
+        finally:
+            self._changing -= 1
+            self._source.look()
+            self._sink.changed.set()
+            if self._kind != before:
+                self._source.endpoint.renew("its queues go other ways now")
+
+    @property
+    def _kind(self) -> tuple[bool, bool]:
+        return bool(self._source.names), bool(self._sink.queues)
+
+    async def close_writer(self, name: str) -> None:
+        """The program appends nothing more to a queue."""
+        writer = self._writers.take(name)
+        if writer is not None:
+            await in_thread(writer.close)
+
+    async def hand_over(self, name: str, master_id: int) -> None:
+        """Gives a queue that is streamed to another host, where no epoch says who leads it: once
+        that host is connected and has all of it, and no writer of this machine gets in any more.
+
+        Raises:
+            Refused: that is not so within `HAND_OVER_SECONDS`; the queue is streamed as before.
+            QueueError, OSError: it cannot be opened the other way; it is streamed as before.
+        """
+        queue = self._source.queues[name]
+        # appends go on meanwhile
+        if not await self._until_so(lambda: self._is_connected(master_id)):
+            raise Refused(f"queue {name!r} stays here: host {master_id} is away")
+        with ExitStack() as stack:
+            fence = await in_thread(partial(AppendFence, queue.path))
+            stack.callback(fence.lift)
+            if not await self._until_so(partial(self._source.has_all, name, master_id)):
+                has = "has not all of it" if self._is_connected(master_id) else "is away"
+                raise Refused(f"queue {name!r} stays here: host {master_id} {has}")
+            # until it follows that one, this host is known to have streamed it last
+            await in_thread(queue.epochs.note_streaming)
+            with self.changing(), trio.CancelScope(shield=True):
+                await self.close_writer(name)
+                await self._source.remove(name, f"host {master_id} is its master now")
+                try:
+                    taken = self._sink.open(name, queue.path, queue.epochs, fence)
+                except BaseException:
+                    fence.lift()
+                    self._source.stream_again(name, queue.path, queue.epochs)
+                    raise
+                self._sink.add(taken)
+
+    async def take_over(self, name: str, master_id: int) -> None:
+        """Streams a queue that is taken in, where no epoch says who leads it: once its old master
+        is connected and takes it in.
+
+        Raises:
+            Refused: that is not so within `HAND_OVER_SECONDS`, or it has stopped; it is taken in as
+                before.
+            QueueError, OSError: it cannot be opened the other way; it is taken in as before.
+        """
+        queue = self._sink.queues[name]
+        if queue.life.stop is not None:
+            raise Refused(str(queue.life.stop))
+        if not await self._until_so(partial(self._is_given_back, name, master_id)):
+            is_there = self._is_connected(master_id)
+            has = "has not given it back: reload there first" if is_there else "is not connected"
+            raise Refused(f"queue {name!r} stays with host {master_id}, which {has}")
+        # what the old master had last may come back from there
+        await self._stream(queue, [master_id], lambda: None)
+
+    async def step_down(self, queue: SourceQueue, epoch: int, leader: int) -> None:
+        """Promises a queue that is streamed to the host that leads in an epoch, and takes it in.
+
+        Raises:
+            Fenced: the epoch, or a higher one, is promised to another host.
+            QueueError, OSError: writers cannot be kept out, or the promise may not be on the disk;
+                the queue is streamed as before.
+        """
+        name, path, held = queue.name, queue.path, queue.life.hold.reason
+        with self.changing(), ExitStack() as stack:
+            fence = await in_thread(partial(AppendFence, path))
+            stack.callback(fence.lift)
+            with trio.CancelScope(shield=True):
+                await in_thread(partial(queue.epochs.promise, epoch, leader))
+                stack.pop_all()
+                stack.callback(fence.end)
+                why = f"host {leader} leads it in epoch {epoch}"
+                queue.leading.fence(why)
+                try:
+                    await self.close_writer(name)
+                    await self._source.remove(name, why)
+                except (QueueError, OSError) as error:  # it leads no longer for all that
+                    _logger.warning("queue %r: it was not closed in order: %s", name, error)
+                await self._sink.take_in_again(name, path, queue.epochs, fence)
+                if held is not None:
+                    await self._sink.pause(name)
+
+    async def lead(
+        self, queue: SinkQueue, epoch: Epoch, history: History, others: Iterable[int]
+    ) -> None:
+        """Begins an epoch that is promised to this host, and streams a queue that is taken in.
+
+        Args:
+            history: of what comes before the epoch.
+            others: the hosts that may have what this one lacks, and give it back.
+
+        Raises:
+            Fenced: another epoch was promised meanwhile; the queue is taken in as before.
+            QueueError, OSError: it cannot be opened, or what it holds or begins may not be on the
+                disk; it is taken in as before.
+        """
+        begin = partial(queue.epochs.open, epoch.number, epoch.leader, epoch.start, history)
+        # what a copy has that promised too late may come back from there
+        await self._stream(queue, others, begin)
+
+    async def stream_led(self, queue: SinkQueue) -> None:
+        """Streams a queue that is taken in, and that this host leads by its epochs, as was not
+        known until now."""
+        with self.changing(), trio.CancelScope(shield=True):
+            await self._sink.remove(queue.name)
+            self._source.stream_again(queue.name, queue.path, queue.epochs)
+
+    async def stream_anew(self, name: str, epochs: KeptEpochs) -> None:
+        """Streams the queue that is in the directory of one that is streamed now: it is another
+        directory than was opened.
+
+        Args:
+            epochs: of what is there now.
+
+        Raises:
+            QueueError, OSError: there is none that can be read; all is as before.
+        """
+        path = self._source.queues[name].path
+        Queue.open(path).close()  # none is made where it is gone, as it would be at a start
+        with self.changing(), trio.CancelScope(shield=True):
+            await self.close_writer(name)
+            await self._source.remove(name, "it is opened anew")
+            self._source.stream_again(name, path, epochs)
+
+    async def _stream(
+        self, queue: SinkQueue, givers: Iterable[int], begin: Callable[[], None]
+    ) -> None:
+        """Takes a queue from the sink, and streams it; as before where that cannot be done.
+
+        Args:
+            givers: hosts that may give back what this one lacks.
+            begin: is called in a thread, when the queue is on the disk and closed.
+        """
+        name, path, epochs = queue.name, queue.path, queue.epochs
+        with self.changing(), trio.CancelScope(shield=True):
+            await self._sink.remove(name)  # it is on the disk then
+            try:
+                await in_thread(begin)
+                streamed = self._source.open(name, path, epochs)
+            except BaseException:
+                await self._sink.take_in_again(name, path, epochs)
+                raise
+            for host_id in givers:
+                streamed.marks_of(host_id).raise_sent(NOTHING_SENT)
+            self._source.add(streamed)
+
+    def _is_connected(self, host_id: int) -> bool:
+        return host_id in self._source.endpoint.connections
+
+    def _is_given_back(self, name: str, master_id: int) -> bool:
+        """True where the old master is connected, and names the queue as one that it takes in: it
+        has locked it by then."""
+        connection = self._source.endpoint.connections.get(master_id)
+        named = None if connection is None else connection[0].connection.peer_queues
+        return named is not None and name in named.sinks
+
+    async def _until_so(self, is_so: Callable[[], bool]) -> bool:
+        """Waits a while for something to come true."""
+        with trio.move_on_after(HAND_OVER_SECONDS):
+            while not is_so():
+                await trio.sleep(LOOK_SECONDS)
+        return is_so()
