@@ -297,7 +297,7 @@ def test_marks_rise_and_say_so(tmp_path: Path) -> None:
 
 
 def test_no_mark_rises_beyond_what_a_host_was_passed_by_with(tmp_path: Path) -> None:
-    """Whatever it acknowledges, until its next stream begins."""
+    """The host may acknowledge more: no mark counts that until its next stream begins."""
     fill(tmp_path, "FAST_DAILY", {0: 3})
     with Queue.open(tmp_path) as queue:
         host = QueueMarks("q", queue.host_marks, AckBell().board("q")).of(2)
