@@ -41,11 +41,6 @@ from tests.support.samples import (
 ONE_BEFORE = 1  # a process id that is alive and not ours: the first process
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def batch(ahead: int, sequence: int, *data: bytes) -> ExcerptBatch:
     return ExcerptBatch.of(noon_index(ahead=ahead, sequence=sequence), data)
 

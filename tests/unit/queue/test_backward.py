@@ -16,11 +16,6 @@ from tests.support.reading import cycles_of, down_of
 from tests.support.samples import NOON_MS, digests, fill, noon_index, noon_path, read
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def golden(name: str, tmp_path: Path) -> Cycles:
     path = unpack(name, tmp_path)
     found = manifest(name)

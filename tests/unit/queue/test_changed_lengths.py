@@ -22,11 +22,6 @@ SPACING: Final = 256  # of FAST_DAILY
 Excerpts = list[tuple[int, bytes]]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def headers_of(path: Path, name: str = "FAST_DAILY") -> list[int]:
     """The positions of all excerpts' headers."""
     store = StoreFile.open(noon_path(path, name), 0, writable=False)

@@ -37,11 +37,6 @@ from tests.support.samples import (
 from tests.support.tables import keys_of, set_word
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def synced(path: Path, name: str = "FAST_DAILY") -> Queue:
     return Queue.open(path, create=layout(name), durability=Durability.SYNCED)
 

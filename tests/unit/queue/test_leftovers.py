@@ -11,11 +11,6 @@ from tests.support.samples import layout, noon_batch, read, stored
 NAME = "TEST_DAILY"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def opened(path: Path, name: str = NAME) -> Queue:
     return Queue.open_for_append(path, create=layout(name))
 

@@ -17,11 +17,6 @@ from tests.support.samples import Excerpts, fill, noon_index, noon_path
 from tests.support.tables import keys_of, set_word
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def named_of(path: Path) -> dict[str, int]:
     table = TableStore(path / FILE_NAME, writable=False)
     named = named_tailers(table)

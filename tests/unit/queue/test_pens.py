@@ -46,11 +46,6 @@ def native() -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
-@pytest.fixture
 def queue(path: Path) -> Iterator[Queue]:
     with Queue.open_for_append(path, create=layout("TEST2_DAILY")) as queue:
         yield queue

@@ -24,12 +24,6 @@ from cqrepl.queue.format.index import INDEX_MAX, Index
 from tests.support.goldens import unpack
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 # ---------------------------------------------------------------- what is no queue
 
 

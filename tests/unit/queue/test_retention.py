@@ -35,11 +35,6 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
-@pytest.fixture
 def written(path: Path) -> Excerpts:
     """Three excerpts in each of five cycles."""
     return fill(path, "FAST_DAILY", dict.fromkeys(range(5), 3))

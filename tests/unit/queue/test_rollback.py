@@ -10,11 +10,6 @@ from cqrepl.queue.write.draft import Draft
 from tests.support.samples import NOON_MS, check_marks, layout, noon_index, noon_path, read
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def test_parts_become_one_excerpt(path: Path) -> None:
     with Queue.open(path, create=layout()) as queue:
         appender = queue.appender()

@@ -11,11 +11,6 @@ from tests.support.reading import cycles_of
 from tests.support.samples import layout, noon_index, noon_path
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def read_time(payload: memoryview) -> int | None:
     """Eight bytes are a time; anything else has none."""
     if len(payload) != 8:

@@ -15,11 +15,6 @@ from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, p
 QUICK = Pauser(spins=0, yields=0, sleep_min_s=0.000_1, sleep_max_s=0.001)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def singles(tailer: Tailer) -> Excerpts:
     return [(excerpt.index, bytes(excerpt)) for excerpt in tailer]
 

@@ -35,11 +35,6 @@ GOLDEN_STALLED = ["backfilled_no_eof", "misplaced_eof", "missing_eof_middle"]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 

@@ -24,11 +24,6 @@ from tests.support.samples import (
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def test_waits_at_the_end_and_goes_on_with_what_comes(path: Path) -> None:
     with Queue.open_for_append(path, create=layout()) as queue:
         tailer, appender = queue.tailer(), queue.appender()

@@ -14,11 +14,6 @@ from wire.header import NOT_COMPLETE
 DAY_MS = 86_400_000
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue"
-
-
 def resting(tailer: Tailer) -> WatchedWord:
     """The word that a tailer watches when there is nothing more to be read."""
     assert tailer.next_batch() is None
