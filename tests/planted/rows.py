@@ -313,22 +313,6 @@ ROWS: Final = (
         tests=("tests/net/test_consent.py", "tests/net/test_back_copy.py"),
     ),
     Planted(
-        name="lost-end-one-late",
-        room="replicator/outgoing",
-        file="endwatch.py",
-        text="elif self.lost is None and mark >= end:",
-        wrong="elif self.lost is None and mark > end:",
-        tests=("tests/net/test_lost_ends.py",),
-    ),
-    Planted(
-        name="led-before-the-epoch-has-begun",
-        room="replicator/queuestate",
-        file="keptepochs.py",
-        text="        if now.may_lead(host_id):\n",
-        wrong="        if now.may_lead(host_id) or now.promised_to == host_id:\n",
-        tests=("tests/net/test_epochs.py", "tests/net/test_promotion.py"),
-    ),
-    Planted(
         name="copy-without-its-begin-taken-for-other",
         room="replicator/queuestate",
         file="stops.py",

@@ -122,6 +122,16 @@ def test_an_older_file_that_holds_less(path: Path, tmp_path: Path) -> None:
     assert [each.held.count for each in plan.new] == [100]
 
 
+def test_an_open_cycle_that_lost_its_end(path: Path, tmp_path: Path) -> None:
+    held = archived(path)
+    fill(tmp_path / "older", ROLL, {2: 69})
+    older = noon_path(path, ROLL, ahead=2)
+    noon_path(tmp_path / "older", ROLL, ahead=2).replace(older)
+    assert refused(path, planned(path, held)).startswith(
+        f"{older}: expected 70 excerpts as archived, found 69 in the queue;"
+    )
+
+
 def test_a_closed_cycle_that_is_open_again(path: Path, tmp_path: Path) -> None:
     held = archived(path)
     fill(tmp_path / "older", ROLL, {1: 300})
