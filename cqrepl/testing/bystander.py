@@ -64,7 +64,7 @@ class Bystander:
                 self._last = index
         copy = self._copy
         # those are judged in the end; a link leads into the source's directory, not to a copy
-        is_judged = not (copy.holds_others or copy.was_cut or copy.path.is_symlink())
+        is_judged = not (copy.holds_others or copy.path.is_symlink())
         if is_judged and not self._stream.may_be_flipped(copy):
             check_invented(f"{copy.title}, as a reader sees it,", found, self._written)
 

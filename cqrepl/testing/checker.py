@@ -40,6 +40,8 @@ class Written:
     newest: dict[int, bytes] = field(default_factory=dict)
     collected: dict[int, bytes] = field(default_factory=dict)  # retention took them off the source
     unproved: list[range] = field(default_factory=list)  # a power cut may have torn these
+    torn: dict[int, set[bytes]] = field(default_factory=dict)  # what power cuts have left
+    taken: set[tuple[int, bytes]] = field(default_factory=set)  # faults left these on no copy
     queues: int = 1  # that were begun, one after the other
 
     def may_be_torn(self, first: int, last: int) -> None:
@@ -52,6 +54,8 @@ class Written:
         self.digests.clear()
         self.newest.clear()
         self.collected.clear()
+        self.torn.clear()
+        self.taken.clear()
         self.queues += 1
 
     def note(self, index: int, payload: bytes) -> None:
@@ -165,6 +169,8 @@ def check_invented(name: str, found: Mapping[int, bytes], written: Written) -> N
     """Nothing stands anywhere that was not written there."""
     for index, digest in found.items():
         if any(index in part for part in written.unproved):
+            continue
+        if digest in written.torn.get(index, ()):
             continue
         if digest not in written.digests.get(index, ()):
             known = "others were" if index in written.digests else "nothing was"

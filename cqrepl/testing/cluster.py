@@ -19,6 +19,7 @@ from cqrepl.kernel.giventime import give_back_time
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue.format.index import format_index
+from cqrepl.testing.causes import Cause
 from cqrepl.testing.checker import content, last_index
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labhosts import (
@@ -50,12 +51,14 @@ class Stream:
 
     Args:
         vias: the ids of hosts that pass it on, by those of the hosts that take it from them.
+        causes: the faults that have changed what a copy holds.
     """
 
     source: Copy
     sinks: list[Copy]
     application: Application
     vias: Mapping[int, int] = field(default_factory=dict)
+    causes: list[Cause] = field(default_factory=list)
 
     @property
     def master(self) -> int:

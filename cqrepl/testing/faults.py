@@ -3,7 +3,7 @@
 import random
 import shutil
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +14,14 @@ from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.read.count import count_in
 from cqrepl.queue.write.retention import Policy, remove
 from cqrepl.surroundings import within
-from cqrepl.testing.checker import BrokenPromiseError, content, is_readable, last_index
+from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, Cause
+from cqrepl.testing.checker import BrokenPromiseError, content, is_readable
 from cqrepl.testing.cluster import Cluster, Stream
 from cqrepl.testing.labhosts import Copy, LabHost, fill_with_others
 from cqrepl.testing.labmachine import Machine, copy_directory
 from cqrepl.testing.labroles import LIAR_HOST
 from cqrepl.testing.liar import Liar
+from cqrepl.testing.losses import taking
 from cqrepl.testing.network import Link
 from cqrepl.testing.operators import Operator
 from cqrepl.testing.plan import AT_LINKS, BY_OPERATORS, SOURCE, Fault, Kind, RunPlan
@@ -64,6 +66,9 @@ class Injector:
                 await self._trouble_disk(fault, host.machine)
             case Kind.CLOCK_STEP:
                 host.machine.skew_ns += int(fault.step_s * 1e9)
+                if abs(fault.step_s) > CLOCKS_DIFFER_SECONDS:
+                    for stream in self._cluster.streams.values():
+                        stream.causes.append(Cause(fault.kind, fault.host, 0))
             case Kind.FLOOD:
                 self._flood(fault)
             case Kind.CUT_INSIDE:
@@ -86,7 +91,7 @@ class Injector:
             case Kind.KILL_APPLICATION:
                 stream.application.kill()
             case Kind.BIT_FLIP:
-                await self._flip(copy)
+                await self._flip(copy, stream)
             case Kind.LIAR | Kind.INTRUDER:
                 await self._liar(fault).run(fault.lasting)
             case Kind.GC:
@@ -96,11 +101,11 @@ class Injector:
             case Kind.FILE_GONE | Kind.FILE_OLD | Kind.MOVED_AWAY if copy.path.is_symlink():
                 pass  # it would be a file of the source, or no queue
             case Kind.FILE_GONE:
-                self._remove_one(copy)
+                self._remove_one(copy, stream)
             case Kind.FILE_OLD:
-                await self._put_back_one(fault, copy)
+                await self._put_back_one(fault, copy, stream)
             case Kind.MOVED_AWAY if copy.path.exists():
-                await self._move_away(fault, copy)
+                await self._move_away(fault, copy, stream)
             case _:
                 assert fault.kind is Kind.MOVED_AWAY  # and there is nothing yet
 
@@ -141,14 +146,14 @@ class Injector:
 
     async def _power_cut(self, fault: Fault, host: LabHost) -> None:
         own = self._cluster.streams.get(fault.host)
-        if own is not None:
-            acknowledged = max(own.source.known_of(each) or -1 for each in own.sinks)
-            last = last_index(own.source.path)
-            own.application.written.may_be_torn(acknowledged + 1, last)
         if self.operator is not None:
             self.operator.power_cut(fault.host)
         else:
-            host.power_cut()
+            with ExitStack() as losses:
+                for stream in self._cluster.streams.values():
+                    copy = host.copies[stream.master]
+                    losses.enter_context(taking(stream, copy, Kind.POWER_CUT))
+                host.power_cut()
         await trio.sleep(fault.lasting)
         if self._cluster.led is not None:
             self._cluster.led.applications[fault.host].go_on()
@@ -168,12 +173,15 @@ class Injector:
         await trio.sleep(fault.lasting)
         machine.is_full, machine.slow_s = False, 0.0
 
-    async def _flip(self, copy: Copy) -> None:
+    async def _flip(self, copy: Copy, stream: Stream) -> None:
         """Changes a bit of the last excerpt, before its copy has read it from the file."""
         with trio.move_on_after(FLIPS_WITHIN_SECONDS):
             rng = random.Random(f"flip {self._plan.seed}")
             while not (copy.holds_unread and copy.flip_last(rng)):
                 await trio.sleep(0.01)
+        if copy.flipped_at is not None:
+            cause = Cause(Kind.BIT_FLIP, copy.host.host, copy.flipped_at)
+            stream.causes.append(cause)
 
     def _liar(self, fault: Fault) -> Liar:
         if self._liars is None:
@@ -194,7 +202,8 @@ class Injector:
         host.kill()
         match fault.kind:
             case Kind.ANEW:
-                _remove(copy.path)
+                with taking(stream, copy, fault.kind):
+                    _remove(copy.path)
                 application.restart()
                 written = application.written
                 before = written.digests.copy(), written.newest.copy()
@@ -205,13 +214,14 @@ class Injector:
                         sink.holds_others = True
                 else:  # its disk was in trouble: an empty queue takes back what its sinks have
                     written.digests, written.newest = before
-                    copy.was_cut = True
             case Kind.FOREIGN:
-                _remove(copy.path)
+                with taking(stream, copy, fault.kind):
+                    _remove(copy.path)
                 fill_with_others(copy, self._plan.roll_cycle)
                 copy.holds_others = True
             case Kind.SAME_DIRECTORY:
-                _remove(copy.path)
+                with taking(stream, copy, fault.kind):
+                    _remove(copy.path)
                 disk = source.host.machine.disk.relative_to(self._cluster.folder)
                 copy.path.symlink_to(Path("..", "..", disk, source.path.name))
             case Kind.ACK_LOG:
@@ -231,10 +241,10 @@ class Injector:
         if written.queues != queues:
             return  # another queue was begun meanwhile: what the backup holds belongs nowhere
         host.kill()  # the disk goes on elsewhere
-        _remove(copy.path)
-        (host.machine.path / backup).rename(copy.path)
+        with taking(stream, copy, fault.kind):
+            _remove(copy.path)
+            (host.machine.path / backup).rename(copy.path)
         stream.application.restart()
-        copy.was_cut = True
         host.start()
 
     def _collect(self, copy: Copy, stream: Stream) -> None:
@@ -256,16 +266,16 @@ class Injector:
                 written.collected |= {index: before[index] for index in removed}
         host.machine.alive.discard(process.pid)
 
-    def _remove_one(self, copy: Copy) -> None:
+    def _remove_one(self, copy: Copy, stream: Stream) -> None:
         # a host cannot tell of a file that went before it had looked at it
         files = sorted(copy.path.glob("*.cq4"))[1:-_SEEN_CYCLES]
         file = files[len(files) // 2] if files else None
         if file is not None and _holds_excerpts(file):
-            file.unlink()
-            copy.was_cut |= not copy.is_own  # that a source lacks it has to be told
+            with taking(stream, copy, Kind.FILE_GONE):
+                file.unlink()
             copy.host.tell("a store file in the middle is removed")
 
-    async def _put_back_one(self, fault: Fault, copy: Copy) -> None:
+    async def _put_back_one(self, fault: Fault, copy: Copy, stream: Stream) -> None:
         """Puts a store file back as it was before it was closed. With a long roll cycle no file has
         been closed by then, and nothing is done."""
         host = copy.host
@@ -279,21 +289,22 @@ class Injector:
         if name and later and (copy.path / name).exists():
             new = copy.path / f"{name}.old"
             new.write_bytes(content)
-            new.rename(copy.path / name)
-            copy.was_cut |= not copy.is_own  # that a source lacks it has to be told
+            with taking(stream, copy, fault.kind):
+                new.rename(copy.path / name)
             host.tell("an older store file is put in its place")
 
-    async def _move_away(self, fault: Fault, copy: Copy) -> None:
+    async def _move_away(self, fault: Fault, copy: Copy, stream: Stream) -> None:
         """The process goes on; one that is started meanwhile makes a new copy, which goes."""
         host = copy.host
-        copy.was_cut = True
         name = f"{copy.name} of {fault.at}"
-        copy.path.rename(host.machine.path / name)
+        with taking(stream, copy, fault.kind):
+            copy.path.rename(host.machine.path / name)
         host.machine.names_synced()
         await trio.sleep(fault.lasting)
         host.kill()  # the disk goes on elsewhere
-        _remove(copy.path)
-        (host.machine.path / name).rename(copy.path)
+        with taking(stream, copy, fault.kind):
+            _remove(copy.path)
+            (host.machine.path / name).rename(copy.path)
         host.machine.names_synced()
         host.start()
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.testing.causes import unexplained
 from cqrepl.testing.checker import (
     PATIENCE_SECONDS,
     BrokenPromiseError,
@@ -22,6 +23,7 @@ from cqrepl.testing.checker import (
 )
 from cqrepl.testing.cluster import Cluster, Stream
 from cqrepl.testing.labhosts import Copy
+from cqrepl.testing.losses import held, is_behind
 from cqrepl.testing.plan import Fault
 from cqrepl.testing.quietanswers import Pair
 
@@ -86,11 +88,11 @@ class Judge:
         for host, marks in sorted(queue.marks.items()):
             there = self._cluster.hosts.get(host)
             sink = None if there is None else there.copies[self._stream.master]
-            if sink is not None and not sink.was_cut and not sink.holds_others:
+            if sink is not None and not sink.holds_others and not is_behind(sink, self._stream):
                 check_mark(sink.title, marks.acknowledged, sink.path)
             if copy.is_own:
                 check_mark(self._who("the source itself"), marks.acknowledged, copy.path)
-            elif not copy.was_cut and not copy.holds_others:
+            elif not copy.holds_others and not is_behind(copy, self._stream):
                 check_mark(copy.title, marks.acknowledged, copy.path)
 
     @property
@@ -131,21 +133,43 @@ class Judge:
         """
         stream, told = self._stream, self._cluster.story.tell
         written, source = stream.application.written, stream.source
-        if all(map(self._has_told, stream.sinks)) and not is_readable(source.path):
-            told("laboratory", self._who("the source's queue is damaged, as all were told"))
-            return
-        found = content(source.path)
-        check_readable(source.path, found)
+        self._check_causes()
+        is_damaged = all(map(self._has_told, stream.sinks)) and not is_readable(source.path)
+        found = held(source) if is_damaged else content(source.path)
+        if not is_damaged:
+            check_readable(source.path, found)
         # what was deleted because all sinks have it is asked of them
         first = min(found, default=0) if was_collected else 0
-        if not (source.was_cut and any(map(self._has_told, stream.sinks))):
-            check_invented(self._who("the source"), found, written)
-        if not source.was_cut:
-            check_kept(self._who("the source"), found, written.newest, first=first)
+        check_invented(self._who("the source"), found, written)
+        have_told = filter(self._has_told, stream.sinks)
+        aside = {pair for each in have_told for pair in held(each).items()}
+        excused = written.taken | aside
+        kept = dict(pair for pair in written.newest.items() if pair not in excused)
+        check_kept(self._who("the source"), found, kept, first=first)
         for each in stream.sinks:
             if not self._has_told(each):
                 self._judge_copy(each, found, first)
-        told("laboratory", self._who(f"{len(found)} excerpts, copies are equal or say why not"))
+        damaged = ", the source's queue is damaged, as all were told" if is_damaged else ""
+        text = f"{len(found)} excerpts, copies are equal or say why not{damaged}"
+        told("laboratory", self._who(text))
+
+    def _check_causes(self) -> None:
+        """Looks whether each copy that has stopped has done so because of a fault.
+
+        Raises:
+            BrokenPromiseError: one has stopped for nothing that was done.
+        """
+        for each in self._stream.sinks:
+            if not self._has_told(each):
+                continue
+            hosts = self._stream.way(each.host.host)
+            sink = each.host.sink
+            stops = [stop for stop in (sink.stops if sink else ()) if stop.name == each.name]
+            for stop in unexplained(stops, self._stream.causes, hosts):
+                raise BrokenPromiseError("cause", f"{each.title}: no fault explains {stop}")
+            if each.host.node is None:
+                text = f"{each.title} ends each time that it is started: {each.host.ends[-1]}"
+                raise BrokenPromiseError("cause", text)
 
     def _judge_copy(self, sink: Copy, found: dict[int, bytes], first: int) -> None:
         written = self._stream.application.written

@@ -47,7 +47,8 @@ class Copy:
         self.host = host
         self.name = name
         self.master = master
-        self.was_cut = False  # its power was cut, or an operator has taken back what it had
+        self.lost: dict[int, bytes] = {}  # a fault took these, and they have not come again
+        self.end_before = -1  # the end that it had before that
         self.holds_others = False  # an operator has put another queue there
         self.flipped_at: int | None = None  # index of an excerpt in which a bit has changed
 
@@ -156,7 +157,7 @@ class LabHost:
         self._runs = runs
         self.node: Node | None = None
         self.process: Process | None = None
-        self.ends: list[str] = []  # why it ended by itself
+        self.ends: list[str] = []  # why it has ended by itself, since it has served last
         self.has_lost_power = False
         self.ack_log: Path | None = None  # of a source, from its next start on
         self._network = network
@@ -221,8 +222,6 @@ class LabHost:
 
     def power_cut(self) -> None:
         self.has_lost_power = True
-        for each in self.copies.values():
-            each.was_cut = True
         self.machine.power_cut()
         if self.process is not None:
             self._leave(self.process)
@@ -270,6 +269,7 @@ class LabHost:
                 try:
                     async with self._serving() as node:
                         self.node = node
+                        self.ends.clear()
                         try:
                             await stopping.wait()
                         finally:

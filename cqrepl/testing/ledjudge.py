@@ -14,6 +14,7 @@ import trio
 from cqrepl.net.controlsocket import Values
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.quarantine import FOLDER_NAME, REPORT_NAME
+from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, OF_THE_CLOCK
 from cqrepl.testing.checker import (
     BrokenPromiseError,
     check_invented,
@@ -33,8 +34,7 @@ from cqrepl.testing.storereader import promises
 from cqrepl.testing.story import Story
 
 MEET_SECONDS: Final = 10.0  # for hosts to start, to dial and to compare what they have
-CLOCKS_DIFFER_NS: Final = 3600 * 10**9  # more than that no copy has to take
-_OF_THE_CLOCK: Final = (" and now (", " cycles of times to come ")  # of `firstindex`'s messages
+CLOCKS_DIFFER_NS: Final = int(CLOCKS_DIFFER_SECONDS) * 10**9
 
 
 class LedJudge:
@@ -250,7 +250,7 @@ class LedJudge:
         clock is so far behind another host's refuses a cycle that the other one has begun."""
         skews = [each.host.machine.skew_ns for each in self._led.copies.values()]
         is_behind = max(skews) - copy.host.machine.skew_ns > CLOCKS_DIFFER_NS
-        return is_behind and any(each in says for each in _OF_THE_CLOCK)
+        return is_behind and any(each in says for each in OF_THE_CLOCK)
 
 
 def _quarantined(copy: Copy) -> Iterator[Path]:

@@ -120,8 +120,11 @@ class _Layout(NamedTuple):
         return (int(at.timestamp()) * 1000 - whole_days) // self.length_ms
 
 
-def excerpts(path: Path) -> Iterator[tuple[int, bytes]]:
+def excerpts(path: Path, *, behind_open: bool = False) -> Iterator[tuple[int, bytes]]:
     """Index and payload of each excerpt that a reader gets from the start, in order.
+
+    Args:
+        behind_open: also what stands behind a cycle that is not closed, where no reader comes.
 
     Raises:
         UnreadableError: a file is not as the format has it.
@@ -139,7 +142,7 @@ def excerpts(path: Path) -> Iterator[tuple[int, bytes]]:
                     is_closed = True
                 elif first + nth >= begin:
                     yield first + nth, data[start : start + length]
-        if not is_closed:
+        if not is_closed and not behind_open:
             return
 
 

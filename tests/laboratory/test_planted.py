@@ -13,7 +13,10 @@ from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import Queue
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.queue.write import retention
 from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.incoming.sinksession import SinkSession
 from cqrepl.replicator.outgoing.lineagedesk import LineageDesk
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
@@ -122,6 +125,27 @@ def what_was_compared_stays_unproved(patch: Patch) -> None:
     patch.setattr(DiskEnd, "prove", lambda *_: None)
 
 
+def the_next_index_is_one_too_many(patch: Patch) -> None:
+    """A copy asks its source for what comes behind the excerpt that it needs."""
+    answer = SinkQueue.answer_from
+
+    def late(self: SinkQueue, offered: int, *, is_compared: bool) -> Index:
+        needed = answer(self, offered, is_compared=is_compared)
+        return Index(needed + 1) if NEXT_OF_EMPTY < needed < offered else needed
+
+    patch.setattr(SinkQueue, "answer_from", late)
+
+
+def gc_looks_at_one_host(patch: Patch) -> None:
+    """Files go that the first host has, whatever others lack."""
+    hosts = retention._hosts
+
+    def first(*arguments: Any) -> list[tuple[str, int]]:
+        return list(hosts(*arguments))[:1]
+
+    patch.setattr(retention, "_hosts", first)
+
+
 def drawn(seed: int) -> RunPlan:
     return RunPlan.of(seed, SECONDS, without=LEFT_OUT, both_ways=False)
 
@@ -150,6 +174,16 @@ def bit_flip(seed: int) -> RunPlan:
     )
 
 
+def gc_of_a_slow_sink(seed: int) -> RunPlan:
+    """Retention while nothing comes to one of two sinks for some seconds."""
+    at = 10.0 + random.Random(seed).random() * 3.0
+    stall = Fault(at, Kind.STALL, 3, SOURCE, 8.0)
+    gc = Fault(at + 6.0, Kind.GC, SOURCE, 0, 0.05)
+    return RunPlan(
+        seed=seed, seconds=30.0, hosts=3, roll_cycle="TEST_SECONDLY", rate=20.0, faults=(stall, gc)
+    )
+
+
 PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [
     (acknowledged_before_it_is_stored, drawn),
     (unsent_bytes_are_lost, drawn),
@@ -159,6 +193,8 @@ PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [
     (headers_are_trusted_after_a_power_cut, power_cut),
     (a_mark_comes_from_the_next_index_alone, power_cut),
     (a_run_is_not_what_the_store_file_has, drawn),
+    (the_next_index_is_one_too_many, drawn),
+    (gc_looks_at_one_host, gc_of_a_slow_sink),
     (what_was_given_back_stays_unproved, power_cuts_of_both),
     (what_was_compared_stays_unproved, power_cuts_of_both),
 ]
