@@ -8,6 +8,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,11 @@ LONG_FILES: dict[str, int] = {}
 # a docstring begins with its subject or a verb, and no component is left unnamed
 RIDDLES = re.compile(r"(What|Who(?!le)|Whether|That|How|Where)")
 UNNAMED = re.compile(r"\b(nobody|somebody|someone|whoever|whomever|anybody)\b", re.IGNORECASE)
+# imports that close a circle of modules
+CLOSING_ARROWS = {
+    # a value may be a dataclass, whose fields are values: one recursion over two files
+    ("wire.objects.object_writer", "wire.objects.annotated"),
+}
 NOQA_MAX = 1
 NO_COVER_MAX = 0
 TYPE_IGNORE_MAX = 2  # construct has no types
@@ -224,6 +230,61 @@ def imports(tree: ast.AST) -> Iterator[str]:
             assert node.module is not None
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def arrows() -> dict[str, set[str]]:
+    """Module of the product -> the modules that it imports anywhere, `TYPE_CHECKING` included.
+
+    The table of public names in `cqrepl/__init__.py` is left out: it leads to all that is public.
+    """
+    trees = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            path.read_text()
+        )
+        for path in product_files()
+        if named(path) != "cqrepl/__init__.py"
+    }
+    # `from package import module` names both, and leads to the module alone
+    found: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        taken = set(imports(tree)) & trees.keys()
+        found[module] = taken - {each.rpartition(".")[0] for each in taken} - {module} | {
+            node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module in trees
+            if any(f"{node.module}.{alias.name}" not in trees for alias in node.names)
+        }
+    return found
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    """The modules of one circle of imports, in its order; empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [str(each) for each in error.args[1]]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = arrows()
+    for start, end in CLOSING_ARROWS:
+        assert end in graph[start], f"{start} does not import {end} any more: take it out"
+        graph[start].remove(end)
+    assert not circle_in(graph)
+    for start, end in CLOSING_ARROWS:
+        closed = graph | {start: graph[start] | {end}}
+        assert circle_in(closed), f"{start} -> {end} closes no circle any more: take it out"
+
+
+def test_of_the_replicator_only_the_host_knows_what_stands_above_it() -> None:
+    """And none of that knows the host: what it needs of one it says in protocols of its own."""
+    above = ("cqrepl.cluster", "cqrepl.status")
+    for module, taken in arrows().items():
+        if module.startswith(above):
+            assert "cqrepl.replicator.host" not in taken, module
+        elif module.startswith("cqrepl.replicator.") and module != "cqrepl.replicator.host":
+            assert not [each for each in taken if each.startswith(above)], module
 
 
 def called(tree: ast.AST) -> Iterator[str]:

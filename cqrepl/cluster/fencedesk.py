@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -29,11 +29,12 @@ from cqrepl.cluster.fencekind import (
     FenceTold,
 )
 from cqrepl.kernel.chain import has_chains
+from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.program import Program
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import LocalProtocolError
-from cqrepl.protocol.kinds import ENDED_CAPABILITY
+from cqrepl.protocol.capabilities import ENDED_CAPABILITY
 from cqrepl.protocol.messages.fences import (
     POSITION,
     CopyPosition,
@@ -49,11 +50,13 @@ from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
 from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.direction import Direction
+from cqrepl.replicator.hostqueue import HostQueue
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
-
-if TYPE_CHECKING:
-    from cqrepl.replicator.host import Host
+from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
 
 ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin anew meanwhile
 LOOK_SECONDS: Final = 0.05
@@ -63,10 +66,28 @@ _FAILED: Final = (NetError, QueueError, OSError, ValueError)
 _logger: Final = logging.getLogger(__name__)
 
 
+class FencedHost(Protocol):
+    """The parts of a host that its leaders are decided with."""
+
+    @property
+    def settings(self) -> HostSettings: ...
+    @property
+    def endpoint(self) -> Endpoint: ...
+    @property
+    def direction(self) -> Direction: ...
+    @property
+    def source(self) -> Source: ...
+    @property
+    def sink(self) -> Sink: ...
+
+    def queue(self, name: str | None = None) -> HostQueue:
+        """One of its queues, to append to and to wait for."""
+
+
 class FenceDesk:
     """A program of its own on the connections of a host of a cluster, beside the user's."""
 
-    def __init__(self, host: "Host", program: Program | None) -> None:
+    def __init__(self, host: FencedHost, program: Program | None) -> None:
         self._kind = FenceKind(host.settings.protocol.remote_ids)
         self.kinds: tuple[HandlerKind, ...] = (self._kind,)
         if program is not None:

@@ -14,11 +14,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
-from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk
+from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk, FencedHost
 from cqrepl.cluster.promotion import CopyStretch, Promotion, differing, plan_promotion
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
@@ -30,9 +30,6 @@ from cqrepl.queue.format.epochs import Epoch, History, promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 
-if TYPE_CHECKING:
-    from cqrepl.replicator.host import Host
-
 _logger: Final = logging.getLogger(__name__)
 _ROOM_BYTES: Final = 1 << 20
 COMES_SECONDS: Final = 2.0  # for a host that was connected a moment ago, or may be in a moment
@@ -42,7 +39,7 @@ SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends not
 class Promoter:
     """The promotions that one host of a cluster makes."""
 
-    def __init__(self, host: "Host", desk: FenceDesk) -> None:
+    def __init__(self, host: FencedHost, desk: FenceDesk) -> None:
         self._host = host
         self._desk = desk
         self._own = host.settings.protocol.host_id

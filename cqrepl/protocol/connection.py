@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from cqrepl.protocol.capabilities import ENDED_CAPABILITY, QUEUES_CAPABILITY
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
@@ -30,7 +31,6 @@ from cqrepl.protocol.events import (
 from cqrepl.protocol.greeting import ConnectionConfig, is_guest, read_uber, refusal, uber_of
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.inflow import FRAME_SECONDS, Inflow
-from cqrepl.protocol.kinds import ENDED_CAPABILITY, QUEUES_CAPABILITY
 from cqrepl.protocol.messages import (
     HEARTBEAT_CSP,
     SINK_HANDLER,

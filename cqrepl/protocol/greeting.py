@@ -7,9 +7,9 @@ from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from cqrepl.protocol.capabilities import CORE_CAPABILITIES, RUNS_CAPABILITY
 from cqrepl.protocol.errors import RemoteProtocolError
 from cqrepl.protocol.events import said_by_peer
-from cqrepl.protocol.kinds import CORE_CAPABILITIES, RUNS_CAPABILITY
 from cqrepl.protocol.messages import WIRE_TYPES, UberHandler, read_routing
 from cqrepl.protocol.messages.announcement import GUEST, HOST, Announcement
 from cqrepl.protocol.settings import ProtocolSettings

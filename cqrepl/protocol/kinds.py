@@ -6,10 +6,11 @@ whole router: a registration may be the answer to one of ours, under the same ci
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from cqrepl.kernel.chain import has_chains
+from cqrepl.protocol.capabilities import QUEUES_CAPABILITY
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.messages import (
     HEARTBEAT_CSP,
@@ -26,38 +27,38 @@ from cqrepl.protocol.messages.names import (
     TERMINATOR_HANDLER,
 )
 from cqrepl.protocol.messages.registry import QueuesHandler
+from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.queuelist import PeerQueues
 from cqrepl.protocol.settings import heartbeat_problem
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.protocol.subhandler import SubHandler
 
-if TYPE_CHECKING:
-    from cqrepl.protocol.uber import Router
-
-QUEUES_CAPABILITY: Final = "queues"
-ENDED_CAPABILITY: Final = "ended"
-STOPS_CAPABILITY: Final = "stops"
-LINEAGE_CAPABILITY: Final = "lineage"
-RUNS_CAPABILITY: Final = "runs"  # unless it is switched off
-IDENTITY_CAPABILITY: Final = "identity"  # only with the one before: a copy takes one on proof
-LEVELS_CAPABILITY: Final = "levels"
-TAILERS_CAPABILITY: Final = "tailers"
-EPOCHS_CAPABILITY: Final = "epochs"  # only with lineage: what a copy has too much is cut off first
-CORE_CAPABILITIES: Final = frozenset(
-    {
-        QUEUES_CAPABILITY,
-        ENDED_CAPABILITY,
-        STOPS_CAPABILITY,
-        LEVELS_CAPABILITY,
-        TAILERS_CAPABILITY,
-    }
-) | (
-    frozenset({LINEAGE_CAPABILITY, IDENTITY_CAPABILITY, EPOCHS_CAPABILITY})
-    if has_chains()
-    else frozenset()
-)
 SHOWN: Final = 100  # characters of what a peer wrote
+
+
+class Registrar(Protocol):
+    """The parts of a router that the rows of the core read and set.
+
+    Attributes:
+        handlers, sources, sinks: by cid, by csp, by name of the queue.
+        has_terminated: the peer has nothing more to say.
+    """
+
+    config: ConnectionConfig
+    outbox: Outbox
+    handlers: dict[Cid, SubHandler]
+    sources: dict[str, SourceHandler]
+    sinks: dict[str, SinkHandler]
+    heartbeat: Heartbeat | None
+    peer_queues: PeerQueues | None
+    has_terminated: bool
+
+    def is_removed(self, cid: Cid) -> bool:
+        """True for a handler that our side has removed, until the peer has ended it, too."""
+
+    def note_extension(self, body: ReplicationHandler) -> None:
+        """An offer or an answer came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +72,14 @@ class CoreKind:
         may_be_bound: the cid may have a handler already, and `accept` judges that.
     """
 
-    accept: Callable[[str, Cid, Any, "Router", float], SubHandler | str | None]
+    accept: Callable[[str, Cid, Any, Registrar, float], SubHandler | str | None]
     needs: frozenset[str] = frozenset()
     takes_guests: bool = False
     may_be_bound: bool = True
 
 
 def _accept_heartbeat(
-    _csp: str, cid: Cid, body: HeartbeatHandler, router: "Router", now: float
+    _csp: str, cid: Cid, body: HeartbeatHandler, router: Registrar, now: float
 ) -> SubHandler | str:
     """The dialler's numbers; the acceptor reflects them."""
     bound = router.handlers.get(cid)
@@ -93,7 +94,7 @@ def _accept_heartbeat(
 
 
 def _accept_offer(
-    csp: str, cid: Cid, body: ReplicationHandler, router: "Router", _now: float
+    csp: str, cid: Cid, body: ReplicationHandler, router: Registrar, _now: float
 ) -> SubHandler | str | None:
     """A source offers a queue: a SinkReplicationHandler."""
     name = body.queue_name
@@ -113,7 +114,7 @@ def _accept_offer(
 
 
 def _accept_answer(
-    csp: str, cid: Cid, body: ReplicationHandler, router: "Router", now: float
+    csp: str, cid: Cid, body: ReplicationHandler, router: Registrar, now: float
 ) -> SubHandler | str | None:
     """A sink answers an offer: a SourceReplicationHandler."""
     if router.is_removed(cid):
@@ -129,14 +130,14 @@ def _accept_answer(
 
 
 def _accept_terminator(
-    _csp: str, _cid: Cid, _body: TerminatorHandler, router: "Router", _now: float
+    _csp: str, _cid: Cid, _body: TerminatorHandler, router: Registrar, _now: float
 ) -> None:
     """The peer has nothing more to say."""
     router.has_terminated = True
 
 
 def _accept_queues(
-    _csp: str, _cid: Cid, _body: QueuesHandler, router: "Router", _now: float
+    _csp: str, _cid: Cid, _body: QueuesHandler, router: Registrar, _now: float
 ) -> SubHandler | str:
     """The peer is going to name its queues."""
     if router.peer_queues is not None:

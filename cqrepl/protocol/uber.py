@@ -15,24 +15,23 @@ from functools import partial
 from typing import Final
 
 from cqrepl.protocol.agenda import Agenda
-from cqrepl.protocol.cid import Cid
-from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
-from cqrepl.protocol.events import Told, printable
-from cqrepl.protocol.greeting import ConnectionConfig
-from cqrepl.protocol.heartbeat import Heartbeat
-from cqrepl.protocol.kinds import (
+from cqrepl.protocol.capabilities import (
     CORE_CAPABILITIES,
-    CORE_KINDS,
     ENDED_CAPABILITY,
     EPOCHS_CAPABILITY,
     IDENTITY_CAPABILITY,
     LEVELS_CAPABILITY,
     LINEAGE_CAPABILITY,
     RUNS_CAPABILITY,
-    SHOWN,
     STOPS_CAPABILITY,
     TAILERS_CAPABILITY,
 )
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
+from cqrepl.protocol.events import Told, printable
+from cqrepl.protocol.greeting import ConnectionConfig
+from cqrepl.protocol.heartbeat import Heartbeat
+from cqrepl.protocol.kinds import CORE_KINDS, SHOWN
 from cqrepl.protocol.messages import (
     Handler,
     ReplicationHandler,

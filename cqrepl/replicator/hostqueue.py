@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
@@ -19,9 +19,9 @@ from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.openedqueue import OpenedQueue, Payload
-
-if TYPE_CHECKING:
-    from cqrepl.replicator.host import Host
+from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
 
 
 def check_alone(policy: AckPolicy | None, n: int | None, hosts: Iterable[int] | None) -> None:
@@ -99,6 +99,25 @@ class OwnWriters:
             writer.close()
 
 
+class QueuesHost(Protocol):
+    """The parts of a host that a program reaches its queues by."""
+
+    @property
+    def settings(self) -> HostSettings: ...
+    @property
+    def source(self) -> Source: ...
+    @property
+    def sink(self) -> Sink: ...
+    @property
+    def has_ended(self) -> bool: ...
+
+    def path_of(self, name: str) -> Path:
+        """The directory of a queue that is streamed."""
+
+    def writer(self, name: str) -> OwnWriter:
+        """The writer that appends to a queue that is streamed, for the program."""
+
+
 class HostQueue:
     """One queue of a running host; made by `Host.queue`.
 
@@ -106,7 +125,7 @@ class HostQueue:
         name: its name on the wire.
     """
 
-    def __init__(self, host: "Host", name: str) -> None:
+    def __init__(self, host: QueuesHost, name: str) -> None:
         self.name = name
         self._host = host
 

@@ -7,25 +7,47 @@ other host offers it. So it is looked at again and again, and streamed as soon a
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import QueueError
+from cqrepl.replicator.direction import Direction
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX, is_passing
 from cqrepl.replicator.queuestate.stops import Stop
-
-if TYPE_CHECKING:
-    from cqrepl.replicator.host import Host
+from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
 
 _logger: Final = logging.getLogger(__name__)
+
+
+class Announcing(Protocol):
+    """Tells the other hosts of a cluster that this one leads a queue."""
+
+    def announce(self, name: str) -> None: ...
+
+
+class RoledHost(Protocol):
+    """The parts of a host that queues go another way in."""
+
+    @property
+    def settings(self) -> HostSettings: ...
+    @property
+    def direction(self) -> Direction: ...
+    @property
+    def source(self) -> Source: ...
+    @property
+    def sink(self) -> Sink: ...
+    @property
+    def leaders(self) -> Announcing: ...
 
 
 class LateRoles:
     """Such queues of one host of a cluster."""
 
-    def __init__(self, host: "Host") -> None:
+    def __init__(self, host: RoledHost) -> None:
         self._host = host
         self._own = host.settings.protocol.host_id
 

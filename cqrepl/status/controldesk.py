@@ -9,26 +9,46 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
+from cqrepl.cluster.promoter import Promoter
 from cqrepl.console.exitcodes import OK, REFUSED, USAGE, BadArguments
 from cqrepl.net.controlsocket import FORM, Values, asked_at
 from cqrepl.net.errors import NetError, Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueError
-from cqrepl.queue.quarantine import plan_quarantine
+from cqrepl.queue.quarantine import Quarantine, plan_quarantine
 from cqrepl.status.errorcodes import code_of
 from cqrepl.status.quarantinetext import text_of
-from cqrepl.status.snapshot import snapshot_of
-
-if TYPE_CHECKING:
-    from cqrepl.replicator.host import Host
+from cqrepl.status.snapshot import ShownHost, snapshot_of
 
 FAILED: Final = (NetError, QueueError, OSError, BadArguments, ValueError)
 Verb = Callable[[Values], Awaitable[Values]]
 _logger: Final = logging.getLogger(__name__)
+
+
+class ControlledHost(ShownHost, Protocol):
+    """The parts of a host that orders at its socket are carried out with."""
+
+    @property
+    def leaders(self) -> Promoter: ...
+
+    async def pause(self, name: str) -> None:
+        """Stops one queue by hand."""
+
+    async def resume(self, name: str) -> None:
+        """Has a queue go on that was paused by hand, or has stopped."""
+
+    def forget(self, host_id: int) -> list[str]:
+        """A sink that is not to come again is no longer waited for; names of its queues."""
+
+    def differs_at(self, name: str) -> int:
+        """The index that a queue has stopped at, as its source holds something else there."""
+
+    async def quarantine(self, name: str) -> Quarantine:
+        """Moves to quarantine what a queue holds otherwise than its source."""
 
 
 class ControlDesk:
@@ -39,7 +59,7 @@ class ControlDesk:
         is_asked: true while there is a socket where it can be asked.
     """
 
-    def __init__(self, host: "Host") -> None:
+    def __init__(self, host: ControlledHost) -> None:
         self.is_asked = False
         self._host = host
         self._turn = trio.Lock()

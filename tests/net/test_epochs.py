@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from cqrepl.protocol import StopReason, greeting, uber
-from cqrepl.protocol.kinds import EPOCHS_CAPABILITY
+from cqrepl.protocol.capabilities import EPOCHS_CAPABILITY
 from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs, store_epochs
 from cqrepl.queue.format.epochs import Epoch, Epochs, History

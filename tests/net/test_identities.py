@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.protocol import StopReason
-from cqrepl.protocol.kinds import IDENTITY_CAPABILITY
+from cqrepl.protocol.capabilities import IDENTITY_CAPABILITY
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.keptidentity import HIGH_KEY, LOW_KEY, KeptIdentity, new_identity
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore

@@ -19,7 +19,7 @@ import trio
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout
-from cqrepl.protocol.kinds import (
+from cqrepl.protocol.capabilities import (
     CORE_CAPABILITIES,
     EPOCHS_CAPABILITY,
     IDENTITY_CAPABILITY,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.protocol.kinds import CORE_CAPABILITIES, TAILERS_CAPABILITY
+from cqrepl.protocol.capabilities import CORE_CAPABILITIES, TAILERS_CAPABILITY
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.format.index import INDEX_MAX

@@ -5,20 +5,23 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.events import CommitMoved, TailerMoved
-from cqrepl.queue import QueueDamaged, QueueError
+from cqrepl.protocol.queuelife import CopyLife
+from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.tailerposition import TailerPosition
+from cqrepl.replicator.disk.syncer import Syncer
+from cqrepl.replicator.disk.unprovedwatch import UnprovedWatch
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane
     from cqrepl.replicator.disk.diskend import DiskEnd
-    from cqrepl.replicator.incoming.sinkqueue import SinkQueue
     from cqrepl.replicator.queuestate.queues import TakingSession
 
 UNKEPT_MAX: Final = 64  # a source may name as many as it likes
@@ -51,13 +54,44 @@ class BeyondAppended:
         return is_new
 
 
-def tell_synced(queue: "SinkQueue", index: int) -> None:
+class LevelledCopy(Protocol):
+    """The parts of a queue that is taken in which its levels are told from.
+
+    Attributes:
+        owner: the session of the connection that it takes from.
+        disk, queue: while it is open.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def owner(self) -> "TakingSession | None": ...
+    @property
+    def life(self) -> CopyLife[Stop]: ...
+    @property
+    def beyond(self) -> BeyondAppended: ...
+    @property
+    def unproved(self) -> UnprovedWatch: ...
+    @property
+    def syncer(self) -> Syncer: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def disk(self) -> "DiskEnd": ...
+    @property
+    def queue(self) -> Queue: ...
+
+    def check_open_names(self) -> bool:
+        """True while the names of the files that are open lead to them."""
+
+
+def tell_synced(queue: LevelledCopy, index: int) -> None:
     """Everything up to an index is on the disk: its source hears of it."""
     if queue.owner is not None and queue.life.stop is None:
         queue.owner.tell_level(queue.name, AckLevel.SYNCED, index)
 
 
-def kept_back(queue: "SinkQueue") -> dict[AckLevel, str]:
+def kept_back(queue: LevelledCopy) -> dict[AckLevel, str]:
     """The reasons why levels beyond appended rise no further in an open queue, "" for none."""
     synced, trouble = queue.unproved.why or "", queue.disk.trouble
     if trouble is not None:
@@ -67,7 +101,7 @@ def kept_back(queue: "SinkQueue") -> dict[AckLevel, str]:
     return {AckLevel.SYNCED: synced, AckLevel.APPLIED: applied}
 
 
-def look_at_levels(queue: "SinkQueue") -> None:
+def look_at_levels(queue: LevelledCopy) -> None:
     """Has what was never synced of an open queue synced, and tells its source why levels are kept
     back here. Called once a second."""
     owner = queue.owner
@@ -78,7 +112,7 @@ def look_at_levels(queue: "SinkQueue") -> None:
         owner.keep_back(queue.name, kept_back(queue))
 
 
-def await_stored(queue: "SinkQueue", lane: "SinkLane") -> None:
+def await_stored(queue: LevelledCopy, lane: "SinkLane") -> None:
     """Has all that a live pump stores in this lane synced at once, and its source told of it."""
     if surroundings().has_threads:  # else the pump comes back after each step
         sync = partial(_sync_stored, queue, queue.disk, queue.owner)
@@ -87,7 +121,7 @@ def await_stored(queue: "SinkQueue", lane: "SinkLane") -> None:
 
 
 def _sync_stored(
-    queue: "SinkQueue", disk: "DiskEnd", owner: "TakingSession | None", index: Index
+    queue: LevelledCopy, disk: "DiskEnd", owner: "TakingSession | None", index: Index
 ) -> bool:
     """Syncs up to an index, in a thread; false where the event loop is to do it, or has to look:
     the queue may have been closed meanwhile, and opened again for another session.
@@ -105,14 +139,14 @@ def _sync_stored(
     return queue.owner is owner and owner.say_level(queue.name, AckLevel.SYNCED, index)
 
 
-def sync_later(queue: "SinkQueue") -> None:
+def sync_later(queue: LevelledCopy) -> None:
     """No source waits any more until what comes is on the disk."""
     if queue.is_open:
         queue.disk.sync_later()
 
 
 def note_applied(
-    queue: "SinkQueue", index: int, soon: Callable[[Callable[[], None]], None]
+    queue: LevelledCopy, index: int, soon: Callable[[Callable[[], None]], None]
 ) -> None:
     """A program here has taken everything up to an index: its source hears of it. In any thread.
 
@@ -129,12 +163,12 @@ def note_applied(
         soon(partial(_tell_applied, queue))
 
 
-def _tell_applied(queue: "SinkQueue") -> None:
+def _tell_applied(queue: LevelledCopy) -> None:
     if queue.owner is not None:
         queue.owner.tell_level(queue.name, AckLevel.APPLIED, queue.beyond.applied)
 
 
-async def take_word(queue: "SinkQueue", word: CommitMoved | TailerMoved) -> None:
+async def take_word(queue: LevelledCopy, word: CommitMoved | TailerMoved) -> None:
     """Keeps what its source says of it."""
     if isinstance(word, CommitMoved):
         note_committed(queue, word.index)
@@ -142,7 +176,7 @@ async def take_word(queue: "SinkQueue", word: CommitMoved | TailerMoved) -> None
         await _keep_tailer(queue, word.position)
 
 
-async def _keep_tailer(queue: "SinkQueue", position: TailerPosition) -> None:
+async def _keep_tailer(queue: LevelledCopy, position: TailerPosition) -> None:
     """Keeps where a named tailer stands, so that it goes on from there if this copy becomes the
     queue. What keeps it from that is said once for each name, and of so many names."""
     positions, unkept, name = queue.queue.tailer_positions, queue.beyond.unkept, position.name
@@ -170,14 +204,14 @@ async def _keep_tailer(queue: "SinkQueue", position: TailerPosition) -> None:
         unkept.pop(name, None)
 
 
-def note_committed(queue: "SinkQueue", index: int) -> None:
+def note_committed(queue: LevelledCopy, index: int) -> None:
     """Its source's policy calls it safe up to an index: kept where Java's readers look."""
     if queue.is_open:
         queue.beyond.committed = max(index, queue.beyond.committed)
         queue.queue.raise_acknowledged(index)
 
 
-def levels_of(queue: "SinkQueue") -> dict[AckLevel, int]:
+def levels_of(queue: LevelledCopy) -> dict[AckLevel, int]:
     """The index up to which each level beyond appended is true here.
 
     Raises:

@@ -9,18 +9,16 @@ waits until no other process has the copy open.
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from cqrepl.protocol.queuelife import CopyMove
+from cqrepl.protocol.queuelife import CopyLife, CopyMove
 from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.quarantine import Quarantine, quarantine
 from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.queuestate.keptepochs import Tail
+from cqrepl.replicator.queuestate.pause import Pause
 from cqrepl.replicator.queuestate.stops import Stop
-
-if TYPE_CHECKING:
-    from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -113,7 +111,22 @@ class CopyTail:
         return quarantine(self._path, start)
 
 
-def put_aside_later(queue: "SinkQueue", peer: str, stop: Stop, index: int) -> None:
+class TailedCopy(Protocol):
+    """The parts of a queue that is taken in which its tail is put aside with."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def disk(self) -> DiskEnd: ...
+    @property
+    def life(self) -> CopyLife[Stop]: ...
+    @property
+    def pause(self) -> Pause: ...
+    @property
+    def tail(self) -> CopyTail: ...
+
+
+def put_aside_later(queue: TailedCopy, peer: str, stop: Stop, index: int) -> None:
     """A queue pauses until what differs from an index on has been put aside, and that says why."""
     explained = queue.tail.explanation(index, queue.disk)
     if explained is not None:

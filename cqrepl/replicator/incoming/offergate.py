@@ -3,7 +3,7 @@
 Where it does not, the source hears why: that it may offer it again, or that it is refused.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol.cid import Cid
@@ -15,8 +15,15 @@ from cqrepl.replicator.incoming.sinkpauses import SinkPauses
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.stops import Stop
 
-if TYPE_CHECKING:
-    from cqrepl.replicator.incoming.sinksession import SinkSession
+
+class LettingGo(Protocol):
+    """Lets go of a queue that was offered."""
+
+    def put_off(self, cid: Cid, why: str) -> None:
+        """Not now: it can be offered again."""
+
+    def withdraw(self, cid: Cid, why: str) -> bool:
+        """Lets go of a queue; false where its source knows nothing of that."""
 
 
 class OfferGate:
@@ -32,7 +39,7 @@ class OfferGate:
         self._connection = connection
         self._pauses = pauses
 
-    def lets_in(self, session: "SinkSession", event: QueueOffered, queue: SinkQueue) -> bool:
+    def lets_in(self, session: LettingGo, event: QueueOffered, queue: SinkQueue) -> bool:
         """True when this offer is to be answered; then the path that the queue has come is kept.
 
         Args:
