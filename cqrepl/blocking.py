@@ -315,9 +315,13 @@ class BlockingQueue(OuterQueue):
         check_alone(policy, n, hosts)
         try:
             policy = policy or self._queue.waited_for(n, hosts)
+            leading = self.leading
             if policy is not None:
-                return self.leading.wait(index, policy, timeout)
-            self.board.wait(index, 1 if n is None else n, timeout, hosts=hosts)
+                return leading.wait(index, policy, timeout)
+            try:
+                self.board.wait(index, 1 if n is None else n, timeout, hosts=hosts)
+            except WaitEnded as ended:
+                return leading.outcome_of(ended)
         except WaitEnded as ended:
             told = self._host.told(ended)
             raise told from told.__cause__

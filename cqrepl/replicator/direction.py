@@ -76,11 +76,11 @@ class Direction:
     def _kind(self) -> tuple[bool, bool]:
         return bool(self._source.names), bool(self._sink.queues)
 
-    async def close_writer(self, name: str) -> None:
-        """The program appends nothing more to a queue."""
+    async def close_writer(self, name: str, why: str) -> None:
+        """The program appends nothing more to a queue, and hears why."""
         writer = self._writers.take(name)
         if writer is not None:
-            await in_thread(writer.close)
+            await in_thread(partial(writer.close, f"queue {name!r}: {why}"))
 
     async def hand_over(self, name: str, master_id: int) -> None:
         """Gives a queue that is streamed to another host, where no epoch says who leads it: once
@@ -88,7 +88,8 @@ class Direction:
 
         Raises:
             Refused: that is not so within `HAND_OVER_SECONDS`; the queue is streamed as before.
-            QueueError, OSError: it cannot be opened the other way; it is streamed as before.
+            QueueError, OSError: writers cannot be kept out, or what it knows of its leaders may not
+                be on the disk; it is streamed as before.
         """
         queue = self._source.queues[name]
         # appends go on meanwhile
@@ -102,16 +103,8 @@ class Direction:
                 raise Refused(f"queue {name!r} stays here: host {master_id} {has}")
             # until it follows that one, this host is known to have streamed it last
             await in_thread(queue.epochs.note_streaming)
-            with self.changing(), trio.CancelScope(shield=True):
-                await self.close_writer(name)
-                await self._source.remove(name, f"host {master_id} is its master now")
-                try:
-                    taken = self._sink.open(name, queue.path, queue.epochs, fence)
-                except BaseException:
-                    fence.lift()
-                    self._source.stream_again(name, queue.path, queue.epochs)
-                    raise
-                self._sink.add(taken)
+            stack.pop_all()
+            await self._take_in(queue, f"host {master_id} is its master now", fence)
 
     async def take_over(self, name: str, master_id: int) -> None:
         """Streams a queue that is taken in, where no epoch says who leads it: once its old master
@@ -140,24 +133,33 @@ class Direction:
             QueueError, OSError: writers cannot be kept out, or the promise may not be on the disk;
                 the queue is streamed as before.
         """
-        name, path, held = queue.name, queue.path, queue.life.hold.reason
-        with self.changing(), ExitStack() as stack:
-            fence = await in_thread(partial(AppendFence, path))
+        with ExitStack() as stack:
+            fence = await in_thread(partial(AppendFence, queue.path))
             stack.callback(fence.lift)
             with trio.CancelScope(shield=True):
                 await in_thread(partial(queue.epochs.promise, epoch, leader))
                 stack.pop_all()
-                stack.callback(fence.end)
-                why = f"host {leader} leads it in epoch {epoch}"
-                queue.leading.fence(why)
-                try:
-                    await self.close_writer(name)
-                    await self._source.remove(name, why)
-                except (QueueError, OSError) as error:  # it leads no longer for all that
-                    _logger.warning("queue %r: it was not closed in order: %s", name, error)
-                await self._sink.take_in_again(name, path, queue.epochs, fence)
-                if held is not None:
-                    await self._sink.pause(name)
+                await self._take_in(queue, f"host {leader} leads it in epoch {epoch}", fence)
+
+    async def _take_in(self, queue: SourceQueue, why: str, fence: AppendFence) -> None:
+        """Takes a queue from the source, and takes it in. Another host leads it from now on: the
+        program hears so first, whatever comes of the rest.
+
+        Args:
+            fence: stands before the queue; it is not lifted.
+        """
+        name, held = queue.name, queue.life.hold.reason
+        with self.changing(), ExitStack() as stack, trio.CancelScope(shield=True):
+            stack.callback(fence.end)
+            queue.leading.fence(why)
+            try:
+                await self.close_writer(name, why)
+                await self._source.remove(name, why)
+            except (QueueError, OSError) as error:  # it leads no longer for all that
+                _logger.warning("queue %r: it was not closed in order: %s", name, error)
+            await self._sink.take_in_again(name, queue.path, queue.epochs, fence)
+            if held is not None:
+                await self._sink.pause(name)
 
     async def lead(
         self, queue: SinkQueue, epoch: Epoch, history: History, others: Iterable[int]
@@ -194,11 +196,11 @@ class Direction:
         Raises:
             QueueError, OSError: there is none that can be read; all is as before.
         """
-        path = self._source.queues[name].path
+        path, why = self._source.queues[name].path, "it is opened anew"
         Queue.open(path).close()  # none is made where it is gone, as it would be at a start
         with self.changing(), trio.CancelScope(shield=True):
-            await self.close_writer(name)
-            await self._source.remove(name, "it is opened anew")
+            await self.close_writer(name, why)
+            await self._source.remove(name, why)
             self._source.stream_again(name, path, epochs)
 
     async def _stream(

@@ -349,7 +349,7 @@ class Host:
         else:
             await self.source.remove(name)
         self._paths.pop(name, None)
-        await self.direction.close_writer(name)
+        await self.direction.close_writer(name, "it was removed from this host")
         if self._lost is not None:
             self._lost.forget(name)
 
@@ -406,7 +406,7 @@ class Host:
         Raises:
             ValueError: no queue of this name.
         """
-        known = self.source.names | self.sink.queues.keys()
+        known = self._paths.keys()  # whichever way each goes, also on its way to another
         if name is None and len(known) == 1:
             (name,) = known
         if name is None or name not in known:
@@ -414,9 +414,12 @@ class Host:
         return HostQueue(self, name)
 
     def path_of(self, name: str) -> Path:
-        """The directory of a queue that is streamed."""
-        queue = self.source.queues.get(name)
-        return self._paths[name] if queue is None else queue.path
+        """The directory of a queue."""
+        return self._paths[name]
+
+    def has_queue(self, name: str) -> bool:
+        """True for a queue of this host, whichever way it goes, also on its way to another."""
+        return name in self._paths
 
     def writer(self, name: str) -> OwnWriter:
         """The writer that appends to a queue that is streamed, for the program."""

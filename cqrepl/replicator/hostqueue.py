@@ -14,7 +14,7 @@ from typing import Protocol
 from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.ackpolicy import AckPolicy
-from cqrepl.queue import Queue
+from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard
@@ -42,25 +42,31 @@ class OwnWriter:
         self._lock = threading.Lock()
         self._queue: Queue | None = None
         self._is_closed = False
+        self._why = ""
 
     def append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
         """Appends them under one lock; the index of the last.
 
         Raises:
             HostEnded: the host has ended.
+            Refused: the queue is streamed from here no longer.
             QueueLocked, QueueError, OSError: as `Queue.append_many`.
         """
         with self._lock:  # also against a close meanwhile
             if self._is_closed:
-                raise ended_by(None)
+                raise Refused(self._why) if self._why else ended_by(None)
             if self._queue is None:
                 self._queue = Queue.open(self._path)
             return self._queue.append_many(payloads, now_ms=now_ms)
 
-    def close(self) -> None:
-        """Nothing more is appended."""
+    def close(self, why: str = "") -> None:
+        """Nothing more is appended.
+
+        Args:
+            why: the host goes on without this queue, and why; empty for a host that ends.
+        """
         with self._lock:
-            self._is_closed = True
+            self._is_closed, self._why = True, why
             if self._queue is not None:
                 self._queue.close()
 
@@ -141,9 +147,8 @@ class HostQueue:
         Raises:
             Refused: the queue was removed from the host.
         """
-        sinks = self._host.sink.queues
         try:
-            return sinks[self.name].path if self.name in sinks else self._host.path_of(self.name)
+            return self._host.path_of(self.name)
         except KeyError:
             raise Refused(self._no_source()) from None
 
@@ -269,10 +274,9 @@ class HostQueue:
             WaitEnded: as `AckBoard.wait`.
         """
         check_alone(policy, n, hosts)
-        outcome = AckOutcome.ACKED
         policy = policy or self.waited_for(n, hosts)
         if policy is None:
-            await self.board.wait_acked(index, 1 if n is None else n, hosts=hosts)
+            outcome = await self.leading.wait_hosts(index, 1 if n is None else n, hosts=hosts)
         else:
             outcome = await self.leading.wait_acked(index, policy)
         self._note_drained()
@@ -304,9 +308,15 @@ class HostQueue:
     def _append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
         if not self.is_streamed:
             raise Refused(self._no_source())
-        if (opened := self._host.source.queues.get(self.name)) is not None:
-            opened.leading.check_leads()
-        return self._host.writer(self.name).append(payloads, now_ms)
+        opened = self._host.source.queues.get(self.name)
+        if opened is None:
+            return self._host.writer(self.name).append(payloads, now_ms)
+        opened.leading.check_leads()
+        try:
+            return self._host.writer(self.name).append(payloads, now_ms)
+        except (QueueLocked, Refused):
+            opened.leading.check_leads()  # another host has come to lead meanwhile
+            raise
 
     def _note_drained(self) -> None:
         """Raises Java's marks: what was waited for is there."""
@@ -318,6 +328,8 @@ class HostQueue:
         if late is not None:
             return f"queue {self.name!r} is not open yet: {late.message}"
         if self.name not in self._host.sink.queues:
+            if self._host.has_queue(self.name):
+                return f"queue {self.name!r} is on its way to go another way"
             return f"queue {self.name!r} is neither streamed from here nor taken in"
         return f"queue {self.name!r} is taken in here: only the host that streams it appends to it"
 

@@ -23,9 +23,11 @@ import trio
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_loop
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, commit_index
-from cqrepl.queue import Queue
+from cqrepl.protocol.programfault import Contained
+from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.format.index import INDEX_MAX, format_index
-from cqrepl.replicator.marks.ackboard import AckBoard, Wanted, named_hosts
+from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded, Wanted, named_hosts
+from cqrepl.surroundings import is_no_thread, surroundings
 
 NOTHING: Final = -1
 _ONE_HAS_IT: Final = AckPolicy()
@@ -39,7 +41,7 @@ class AckOutcome(Enum):
 
     ACKED = "acked"  # it is as safe as the policy says
     UNKNOWN = "unknown"  # the time is over, and whether hosts have it is not known
-    STEPPED_DOWN = "stepped down"  # the same, and this host is to lead no longer
+    STEPPED_DOWN = "stepped down"  # it is not known either, and this host leads no longer
 
 
 class Appended(int):
@@ -90,7 +92,8 @@ class AckUnknown(TimeoutError):
 
 
 class SteppedDown(Exception):
-    """A policy has had this host step down: nothing is appended before `lead_again`."""
+    """This host leads a queue no longer, and appends nothing to it: another host leads; or a policy
+    has had this one step down, until `lead_again`."""
 
 
 class _Needed(NamedTuple):
@@ -124,9 +127,11 @@ class Leading:
         unknown_waits: the number of waits that have ended because their time was over: it is not
             known whether hosts have what they waited for.
         has_stepped_down: a wait has ended so, under a policy that says so; or another host leads.
+        why_fenced: the reason why another host leads; empty while none does.
         hindrances: what keeps hosts from saying that an index is as safe as a policy says, for
             people; any thread asks.
-        on_step_down: is called then, in the thread or task that waited.
+        on_step_down: is called then. Where a policy says so, in the thread or task that waited;
+            where another host leads, once, in a thread of its own, and what it raises is logged.
     """
 
     def __init__(
@@ -138,7 +143,7 @@ class Leading:
         self.policy = policy or _ONE_HAS_IT
         self.unknown_waits = 0
         self.has_stepped_down = False
-        self._why_fenced = ""
+        self.why_fenced = ""
         self._stepping = threading.Lock()  # of both
         self.on_step_down: Callable[[], None] = lambda: None
         self.hindrances: Callable[[AckPolicy], Sequence[str]] = lambda policy: ()
@@ -173,6 +178,9 @@ class Leading:
         queue = self._begin_append()
         try:
             index = queue.append_many(payloads)
+        except QueueLocked:
+            self.check_leads()  # as it is locked for the host that leads now
+            raise
         finally:
             self._end_append()
         return self.settle(index, len(payloads), policy, admitted)
@@ -286,15 +294,17 @@ class Leading:
             return AckOutcome.ACKED
         limit = policy.timeout_seconds if timeout_s is None else timeout_s
         try:
-            self._board.wait_for(wanted, limit)
-        except TimeoutError:
-            if timeout_s is not None and policy.on_timeout is OnTimeout.BLOCK:
-                self._count_unknown()
-                raise self._ack_unknown(index, policy) from None
-            if self._goes_on(index, policy):
+            try:
+                self._board.wait_for(wanted, limit)
+            except TimeoutError:
+                if timeout_s is not None and policy.on_timeout is OnTimeout.BLOCK:
+                    self._count_unknown()
+                    raise self._ack_unknown(index, policy) from None
+                if not self._goes_on(index, policy):
+                    return self._unknown(policy)
                 self._board.wait_for(wanted, None)
-            else:
-                return self._unknown(policy)
+        except WaitEnded as ended:
+            return self.outcome_of(ended)
         return AckOutcome.ACKED
 
     async def wait_acked(self, index: int, policy: AckPolicy | None = None) -> AckOutcome:
@@ -309,14 +319,40 @@ class Leading:
         wanted = self._wanted(index, policy)
         if wanted is None:
             return AckOutcome.ACKED
-        with trio.move_on_after(_seconds(policy.timeout_seconds)) as scope:
-            await self._board.wait_for_in_task(wanted)
-        if not scope.cancelled_caught:
-            return AckOutcome.ACKED
-        if not self._goes_on(index, policy):
-            return self._unknown(policy)
-        await self._board.wait_for_in_task(wanted)
+        try:
+            with trio.move_on_after(_seconds(policy.timeout_seconds)) as scope:
+                await self._board.wait_for_in_task(wanted)
+            if scope.cancelled_caught:
+                if not self._goes_on(index, policy):
+                    return self._unknown(policy)
+                await self._board.wait_for_in_task(wanted)
+        except WaitEnded as ended:
+            return self.outcome_of(ended)
         return AckOutcome.ACKED
+
+    async def wait_hosts(
+        self, index: int, n: int = 1, *, hosts: Iterable[int] | None = None
+    ) -> AckOutcome:
+        """Waits for so many hosts, of these, without limit, whatever any policy says.
+
+        Raises:
+            WaitEnded, ValueError, RuntimeError: as `AckBoard.wait_acked`.
+        """
+        try:
+            await self._board.wait_acked(index, n, hosts=hosts)
+        except WaitEnded as ended:
+            return self.outcome_of(ended)
+        return AckOutcome.ACKED
+
+    def outcome_of(self, ended: WaitEnded) -> AckOutcome:
+        """The outcome of a wait at the board that has ended: another host leads.
+
+        Raises:
+            WaitEnded: none does, as far as is known.
+        """
+        if self.why_fenced:
+            return AckOutcome.STEPPED_DOWN
+        raise ended
 
     def _wanted(self, index: int, policy: AckPolicy) -> Wanted | None:
         """The index, hosts and level of a wait, in a thread or a task; None where it waits for no
@@ -332,6 +368,7 @@ class Leading:
         """The index up to which a policy calls the queue safe now; -1 for nothing.
 
         Raises:
+            SteppedDown: another host leads, and the queue is streamed from here no longer.
             QueueError, OSError: the queue cannot be read.
         """
         marks = self.marks()  # first: what is appended later is no less safe for it
@@ -365,7 +402,7 @@ class Leading:
                 leads, which is named.
         """
         if self.has_stepped_down:
-            leads = f": {self._why_fenced}" if self._why_fenced else ""
+            leads = f": {self.why_fenced}" if self.why_fenced else ""
             raise SteppedDown(f"queue {self.name!r}: this host has stepped down{leads}")
 
     def lead_again(self) -> None:
@@ -375,15 +412,39 @@ class Leading:
             SteppedDown: another host leads by now, which nothing here takes back.
         """
         with self._stepping:  # another thread may fence it now
-            if self._why_fenced:
-                raise SteppedDown(f"queue {self.name!r}: {self._why_fenced}")
+            if self.why_fenced:
+                raise SteppedDown(f"queue {self.name!r}: {self.why_fenced}")
             self.has_stepped_down = False
 
     def fence(self, why: str) -> None:
-        """Another host leads the queue: nothing is appended here any more."""
+        """Another host leads the queue: nothing is appended here any more, and all waits end. In
+        the event loop, which does not wait for the program."""
         with self._stepping:
-            self._why_fenced = why
+            is_news = not self.why_fenced
+            self.why_fenced = why
             self.has_stepped_down = True
+        self._board.close(f"this host has stepped down: {why}")
+        if is_news:
+            self._tell_program()
+
+    def _tell_program(self) -> None:
+        """Calls `on_step_down` in a thread; where there is none to be had, here."""
+        if surroundings().has_threads:
+            try:
+                trio.lowlevel.start_thread_soon(self._call_program, lambda _: None)
+                return
+            except RuntimeError as error:
+                if not is_no_thread(error):
+                    raise
+        self._call_program()
+
+    def _call_program(self) -> None:
+        with Contained(self._log_fault):
+            self.on_step_down()
+
+    def _log_fault(self, error: Exception) -> None:
+        told = "queue %r: the program has failed in on_step_down: %r"
+        _logger.error(told, self.name, error, exc_info=error)
 
     def close(self) -> None:
         """The queue is closed with its source, or by the last append that is under way."""
@@ -447,11 +508,16 @@ class Leading:
         return policy
 
     def _check_leads(self, outcome: AckOutcome, index: int, policy: AckPolicy) -> None:
-        if outcome is AckOutcome.STEPPED_DOWN:
-            raise SteppedDown(f"queue {self.name!r}: {self._ack_unknown(index, policy)}")
+        if outcome is not AckOutcome.STEPPED_DOWN:
+            return
+        if self.why_fenced:
+            is_unknown = f"it is not known whether hosts have {format_index(index)}"
+            raise SteppedDown(f"queue {self.name!r}: {self.why_fenced}; {is_unknown}")
+        raise SteppedDown(f"queue {self.name!r}: {self._ack_unknown(index, policy)}")
 
     def _open(self) -> Queue:
         if self._is_closed:
+            self.check_leads()
             raise ValueError(f"queue {self.name!r}: its source has closed")
         if self._queue is None:
             self._queue = Queue.open_for_append(self._path)

@@ -146,10 +146,9 @@ class Source:
                 and names none.
         """
         each = self._only(queue)
-        outcome = AckOutcome.ACKED
         policy = policy or each.leading.given
         if policy is None:
-            await each.board.wait_acked(index)
+            outcome = await each.leading.wait_hosts(index)
         else:
             outcome = await each.leading.wait_acked(index, policy)
         each.counters.drained()

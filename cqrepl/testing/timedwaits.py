@@ -82,6 +82,8 @@ class TimedWaits:
         if outcome is AckOutcome.ACKED:
             check_marks(leading, index, policy)
             return outcome
+        if outcome is AckOutcome.STEPPED_DOWN and leading.why_fenced:  # at any time
+            return outcome
         self.ended += 1
         is_early = trio.current_time() < due
         is_other = _ENDS.get(policy.on_timeout) is not outcome

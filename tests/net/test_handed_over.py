@@ -52,7 +52,13 @@ def watch(monkeypatch: pytest.MonkeyPatch, program: Program, host: Host, *steps:
 async def test_none_gets_in_while_a_master_hands_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = ("source.has_all", "direction.close_writer", "source.remove", "sink.open", "sink.add")
+    steps = (
+        "source.has_all",
+        "direction.close_writer",
+        "source.remove",
+        "sink.take_in_again",
+        "sink.add",
+    )
     async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
         with Queue.open(place(tmp_path, 1, "a")) as queue:
             queue.append(b"before")
