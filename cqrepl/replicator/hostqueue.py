@@ -118,7 +118,10 @@ class QueuesHost(Protocol):
     def has_ended(self) -> bool: ...
 
     def path_of(self, name: str) -> Path:
-        """The directory of a queue that is streamed."""
+        """The directory of a queue."""
+
+    def has_queue(self, name: str) -> bool:
+        """True for a queue of this host, whichever way it goes, also on its way to another."""
 
     def writer(self, name: str) -> OwnWriter:
         """The writer that appends to a queue that is streamed, for the program."""
