@@ -17,6 +17,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.agreement import firstindex
+from cqrepl.replicator.direction import Direction
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.queuestate import keptepochs
 from cqrepl.testing.checker import Written
@@ -174,13 +175,13 @@ ENDS_IN_THE_MIDDLE = plan(
 @pytest.fixture
 def slow_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host has been promised an epoch for a while, before it begins that."""
-    lead = Promoter._lead
+    lead = Direction.lead
 
     async def slowly(*given: Any) -> None:
         await trio.sleep(2.0)
         await lead(*given)
 
-    monkeypatch.setattr(Promoter, "_lead", slowly)
+    monkeypatch.setattr(Direction, "lead", slowly)
 
 
 @pytest.mark.usefixtures("slow_leader")
