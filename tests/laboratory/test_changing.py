@@ -18,7 +18,6 @@ from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.agreement import firstindex
 from cqrepl.replicator.direction import Direction
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.queuestate import keptepochs
 from cqrepl.testing.checker import Written
 from cqrepl.testing.faults import FLOOD
@@ -273,10 +272,10 @@ def test_another_master_by_reloads() -> None:
 def test_a_master_that_only_says_that_it_gives_a_queue_back_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def keeps(self: Host, name: str, master_id: int) -> None:
+    async def keeps(self: Direction, name: str, master_id: int) -> None:
         pass
 
-    monkeypatch.setattr(Host, "_hand_over", keeps)
+    monkeypatch.setattr(Direction, "hand_over", keeps)
     assert run(RELOADS).check in ("epochs", "reload")
 
 
