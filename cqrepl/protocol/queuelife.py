@@ -187,8 +187,8 @@ COPY_MOVES: Final[Mapping[tuple[CopyState, CopyMove], CopyState]] = {
     (_C.RETRIED, _CM.GO_ON): _C.LIVE,
     **{(state, _CM.LEAVE): _C.LEFT for state in (_C.WAITING, _C.PAUSED, _C.LEFT)},
     **{(state, _CM.LEAVE): _C.LEFT_OPEN for state in (_C.LIVE, _C.RETRIED, _C.LEFT_OPEN)},
-    **{(state, _CM.STOP): _C.STOPPED for state in (_C.WAITING, _C.PAUSED, _C.LEFT)},
-    **{(state, _CM.STOP): _C.STOPPED_OPEN for state in (_C.LIVE, _C.RETRIED, _C.LEFT_OPEN)},
+    **{(free, _CM.STOP): _C.STOPPED for free in _OPEN_AS},
+    **{(taken, _CM.STOP): _C.STOPPED_OPEN for taken in _OPEN_AS.values()},
     **{(free, _CM.BEGIN_ANEW): _C.WAITING for free in _OPEN_AS},
     **{(taken, _CM.BEGIN_ANEW): _C.LIVE for taken in _OPEN_AS.values()},
 }
@@ -236,7 +236,8 @@ HOLD_MOVES: Final[Mapping[tuple[HoldState, HoldMove], HoldState]] = {
     **{(state, _HM.FREE): _H.FREE for state in _H},
 }
 
-# the move that a state has its reason from; a state without one has no reason
+# the move that a state has its reason from, and from a later one of its kind, that one's; a state
+# without one has no reason
 COPY_REASONS: Final[Mapping[CopyState, CopyMove]] = {
     **dict.fromkeys((_C.PAUSED, _C.RETRIED), _CM.PAUSE),
     **dict.fromkeys((_C.LEFT, _C.LEFT_OPEN), _CM.LEAVE),

@@ -331,6 +331,8 @@ class SourceSession:
 
     def _overdue(self, each: Outgoing) -> None:
         """The sink has not answered: it may not have the queue. The others go on."""
+        if not each.life.may(ToSinkMove.MISS):  # it has stopped since the time was over
+            return
         each.life.move(ToSinkMove.MISS)
         self._pauses.miss(each.queue.name)
         self._shared.note_stop(Stop.unanswered(each.queue.name, each.marks.host_id))
