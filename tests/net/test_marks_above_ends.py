@@ -322,3 +322,20 @@ def test_an_empty_queue_has_no_mark_to_speak_of(tmp_path: Path) -> None:
     with Queue.open(tmp_path / "q") as queue:
         queue.host_marks.raise_to(2, MarkLevel.SENT, 0)
     assert append(tmp_path / "q") == noon_index()
+
+
+@pytest.mark.parametrize("left", [ENDS, 8], ids=["some are gone", "one is gone"])
+async def test_a_source_that_loses_its_end_while_it_runs_stops(tmp_path: Path, left: int) -> None:
+    """Nothing is written in its place yet, so all copies may still give it back."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 9})
+    fill(tmp_path / "less", "FAST_DAILY", {0: left})
+    async with joined(path, tmp_path / "copy") as (source, _):
+        await acked(source, LAST)
+        put_back(path, tmp_path / "less")
+        await stopped(source)
+        (stop,) = source.stops
+        assert stop.reason is StopReason.DAMAGED
+    async with joined(path, tmp_path / "copy") as (source, _):
+        await acked(source, LAST)
+    assert_same(path, tmp_path / "copy")
