@@ -322,7 +322,7 @@ ROWS: Final = (
     ),
     Planted(
         name="majority-of-one-too-few",
-        room="replicator/succession",
+        room="cluster",
         file="promotion.py",
         text="    of_all = len(hosts) // 2 + 1\n",
         wrong="    of_all = (len(hosts) + 1) // 2\n",
@@ -330,7 +330,7 @@ ROWS: Final = (
     ),
     Planted(
         name="higher-end-before-later-epoch",
-        room="replicator/succession",
+        room="cluster",
         file="promotion.py",
         text="return number_of(held), position.next_index",
         wrong="return position.next_index, number_of(held)",

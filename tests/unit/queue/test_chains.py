@@ -268,6 +268,16 @@ def test_points_stay_spread_over_the_whole_file() -> None:
     assert points.last_before(Sequence(5)) == START
 
 
+def test_the_point_before_a_sequence_is_the_nearest_that_is_not_behind_it() -> None:
+    points = ChainPoints(1)
+    places = [1, 2, 5, 9]
+    for place in places:
+        points.note(Sequence(place), b"%016d" % place)
+    for sequence in range(12):
+        nearest = max(place for place in (0, *places) if place <= sequence)
+        assert points.last_before(Sequence(sequence))[0] == nearest
+
+
 def test_no_more_than_some_cycles_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CYCLES_MAX", 2)
     fill(tmp_path / "q", "FAST_DAILY", dict.fromkeys(range(5), 3))
