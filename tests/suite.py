@@ -86,6 +86,9 @@ SMOKES: Final = (
 COVERED: Final = ("tests/unit", "tests/net")
 # apart: the system counts what a process had grown to when it started the fuzzer as the fuzzer's
 FUZZED: Final = "tests/fuzz"
+# beside nothing else: it measures how long processes wait for each other, and Java gives up after
+# 15 s; its processes are forked from one that has run no other test
+ALONE: Final = "tests/interop/test_concurrent_writers.py"
 # kernel tests take each kernel anyway; these once more, as they lay files and frames with it
 QUICK_ON_BOTH: Final = ("tests/unit/queue", "tests/unit/protocol")
 # the rest of tests/net is in `long`: most of it is decided above the kernel
@@ -202,7 +205,8 @@ def all_phases() -> list[Phase]:
     phases = [
         made("native"),
         tests("fuzzing", *SHORT, FUZZED),
-        tests("everything else", *SHORT, *without(SMOKES), *SLOW, *rest()),
+        tests("writers beside Java", "-m", "not long", SEEDED, ALONE),
+        tests("everything else", *SHORT, *without((*SMOKES, ALONE)), *SLOW, *rest()),
     ]
     if has_native():
         words = (*SHORT, *without(SLOW), *ON_BOTH)

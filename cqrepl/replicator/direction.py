@@ -139,26 +139,32 @@ class Direction:
             with trio.CancelScope(shield=True):
                 await in_thread(partial(queue.epochs.promise, epoch, leader))
                 stack.pop_all()
-                await self._take_in(queue, f"host {leader} leads it in epoch {epoch}", fence)
+                is_paused = queue.life.hold.reason is not None
+                why = f"host {leader} leads it in epoch {epoch}"
+                await self._take_in(queue, why, fence, stays_paused=is_paused)
 
-    async def _take_in(self, queue: SourceQueue, why: str, fence: AppendFence) -> None:
+    async def _take_in(
+        self, queue: SourceQueue, why: str, fence: AppendFence, *, stays_paused: bool = False
+    ) -> None:
         """Takes a queue from the source, and takes it in. Another host leads it from now on: the
         program hears so first, whatever comes of the rest.
 
         Args:
             fence: stands before the queue; it is not lifted.
+            stays_paused: the copy is paused by hand, as the queue was. Not where the operator gives
+                it away: the new master waits until this host names it as one that it takes in.
         """
-        name, held = queue.name, queue.life.hold.reason
+        name = queue.name
         with self.changing(), ExitStack() as stack, trio.CancelScope(shield=True):
             stack.callback(fence.end)
             queue.leading.fence(why)
-            try:
-                await self.close_writer(name, why)
-                await self._source.remove(name, why)
-            except (QueueError, OSError) as error:  # it leads no longer for all that
-                _logger.warning("queue %r: it was not closed in order: %s", name, error)
+            for let_go in (self.close_writer, self._source.remove):
+                try:
+                    await let_go(name, why)
+                except (QueueError, OSError) as error:  # it leads no longer for all that
+                    _logger.warning("queue %r: it was not closed in order: %s", name, error)
             await self._sink.take_in_again(name, queue.path, queue.epochs, fence)
-            if held is not None:
+            if stays_paused:
                 await self._sink.pause(name)
 
     async def lead(
@@ -219,7 +225,8 @@ class Direction:
                 await in_thread(begin)
                 streamed = self._source.open(name, path, epochs)
             except BaseException:
-                await self._sink.take_in_again(name, path, epochs)
+                taken = await self._sink.take_in_again(name, path, epochs)
+                taken.master_id = queue.master_id
                 raise
             for host_id in givers:
                 streamed.marks_of(host_id).raise_sent(NOTHING_SENT)

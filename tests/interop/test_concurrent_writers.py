@@ -230,6 +230,17 @@ def await_first_appends(path: Path, running: Mapping[int, Future[Answer]]) -> No
                 missing -= {bytes(data) for _, data in batch}
 
 
+def longest_of(running: Mapping[int, Future[Answer]]) -> dict[int, float]:
+    """The longest append of each Java in seconds, once all have ended.
+
+    One that fails with the lock makes the others fail later: the errors of all are told.
+    """
+    answers = {nth: future.result(300) for nth, future in running.items()}
+    errors = {nth: each.error for nth, each in answers.items() if each.exit != 0}
+    assert not errors, "\n".join(f"Java {nth}: {error}" for nth, error in errors.items())
+    return {nth: each.lines[-1]["longestNs"] / 1e9 for nth, each in answers.items()}
+
+
 def assert_verified(java: JavaQueue, path: Path, count: int) -> int:
     """Java verifies the queue and finds so many excerpts; in how many cycles."""
     answer = java.call("verify", path, 2000, timeout=200)
@@ -258,10 +269,7 @@ def test_two_java_and_two_python_processes_append_to_one_queue(
         for writer in ours:
             writer.start()
         longest = [writer.finish()[1] for writer in ours]
-        for future in running.values():
-            answer = future.result(300)
-            assert answer.exit == 0, answer
-            longest.append(answer.lines[-1]["longestNs"] / 1e9)
+        longest += longest_of(running).values()
     print(f"longest append in s, Python twice, then Java: {longest}")
     cycles = assert_verified(verifier, path, 4 * COUNT)
     print(f"{cycles} cycles")
@@ -300,10 +308,7 @@ def test_nobody_waits_long_for_a_writer_that_is_killed(
         await_first_appends(path, running)
         for writer in (*survivors.values(), *killers):
             writer.start()
-        for nth, future in running.items():
-            answer = future.result(300)
-            assert answer.exit == 0, answer
-            longest[nth] = answer.lines[-1]["longestNs"] / 1e9
+        longest |= longest_of(running)
     for writer in (*killers, *survivors.values()):
         writer.start()  # now as the word to end
     held = sum(killer.finish()[0] for killer in killers)

@@ -1,5 +1,6 @@
 """Another host becomes the master of a queue while all of them run."""
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -129,3 +130,48 @@ async def test_writers_are_kept_out_from_the_first_moment(tmp_path: Path) -> Non
         assert last_of(place(tmp_path, 1, "a")) != end
         await eventually(lambda: not hosts[2].stops)
         assert_same(place(tmp_path, 2, "a"), place(tmp_path, 1, "a"))
+
+
+async def test_a_paused_queue_goes_on_with_its_new_master(tmp_path: Path) -> None:
+    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
+        await all_same(tmp_path, "a", 1)
+        await hosts[1].pause("a")
+        for host in (1, 2, 3):
+            await give(tmp_path, hosts[host], "a", 2)
+        more_excerpts(place(tmp_path, 2, "a"), 10, 10)
+        await all_same(tmp_path, "a", 2)
+
+
+async def test_a_queue_that_cannot_be_taken_over_is_taken_from_its_old_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
+        await all_same(tmp_path, "a", 1)
+        await give(tmp_path, hosts[1], "a", 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(hosts[2].source, "open", fails)
+            with pytest.raises(OSError, match="too many open files"):
+                await give(tmp_path, hosts[2], "a", 2)
+        await give(tmp_path, hosts[1], "a", 1)
+        more_excerpts(place(tmp_path, 1, "a"), 10, 10)
+        await all_same(tmp_path, "a", 1)
+
+
+async def test_a_writer_that_cannot_be_closed_keeps_no_queue_at_its_old_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise OSError(errno.EAGAIN, "no thread can be started")
+
+    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
+        await all_same(tmp_path, "a", 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(hosts[1].direction, "close_writer", fails)
+            await give(tmp_path, hosts[1], "a", 2)
+        assert "a" not in hosts[1].source.queues
+        assert "a" in hosts[1].sink.queues
+        await give(tmp_path, hosts[2], "a", 2)
+        await all_same(tmp_path, "a", 2)

@@ -1,5 +1,6 @@
 """Other processes for tests: forked, so that they can be stopped at any line."""
 
+import gc
 import os
 import signal
 import traceback
@@ -15,6 +16,7 @@ def start(work: Callable[[], None]) -> int:
     pid = os.fork()
     if pid:
         return pid
+    gc.freeze()  # what other tests have left must not be ended here, in the middle of the work
     code = 1
     try:
         work()
