@@ -280,6 +280,8 @@ def test_two_java_and_two_python_processes_append_to_one_queue(
     check_marks(path)
 
 
+# beside other tests a Java now and then gives up the lock after 15 s: why is not known yet
+@pytest.mark.long
 def test_nobody_waits_long_for_a_writer_that_is_killed(
     verifier: JavaQueue, path: Path, tmp_path: Path
 ) -> None:
