@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cqrepl import aio, blocking
     from cqrepl.config.errors import ConfigError
     from cqrepl.config.hostplan import read_settings
+    from cqrepl.host import Host, serve_host
     from cqrepl.kernel.board import AckLevel
     from cqrepl.kernel.errors import KernelUnavailable
     from cqrepl.net.errors import NetError, Refused, Unreachable
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from cqrepl.replicator.agreement.consent import ReturnRefused, ReturnSettings
     from cqrepl.replicator.agreement.identities import OtherQueue
     from cqrepl.replicator.follow import Following, follow
-    from cqrepl.replicator.host import Host, serve_host
     from cqrepl.replicator.hostend import HostEnded
     from cqrepl.replicator.hostevents import HostEvents, Role, telling
     from cqrepl.replicator.hostqueue import HostQueue
@@ -228,7 +228,7 @@ _HOMES: Final = {
     "From": "cqrepl.protocol.ackpolicy",
     "HandlerKind": "cqrepl.protocol",
     "HeartbeatSettings": "cqrepl.protocol",
-    "Host": "cqrepl.replicator.host",
+    "Host": "cqrepl.host",
     "HostEnded": "cqrepl.replicator.hostend",
     "HostEvents": "cqrepl.replicator.hostevents",
     "HostMarks": "cqrepl.replicator.marks.hostmarks",
@@ -288,7 +288,7 @@ _HOMES: Final = {
     "read_settings": "cqrepl.config.hostplan",
     "parse_policy": "cqrepl.protocol.ackpolicy",
     "sequence_of": "cqrepl.queue",
-    "serve_host": "cqrepl.replicator.host",
+    "serve_host": "cqrepl.host",
     "serve_sink": "cqrepl.replicator.sink",
     "serve_source": "cqrepl.replicator.source",
     "telling": "cqrepl.replicator.hostevents",

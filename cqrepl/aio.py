@@ -18,6 +18,7 @@ from typing import Any, Final, Self, TypeVar
 
 import trio
 
+from cqrepl.host import Host as TrioHost
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program
 from cqrepl.protocol.ackpolicy import AckPolicy
@@ -25,7 +26,6 @@ from cqrepl.queue.read.namedtailer import NamedTailer
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.tailer import Tailer
 from cqrepl.replicator.follow import Following
-from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue

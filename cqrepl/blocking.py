@@ -18,11 +18,11 @@ from typing import Final, Self
 
 import trio
 
+from cqrepl.host import Host as TrioHost
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program
 from cqrepl.net.threads import NoThread
 from cqrepl.protocol.ackpolicy import AckPolicy
-from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, check_alone

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import trio
 
@@ -29,7 +29,6 @@ from cqrepl.cluster.fencekind import (
     FenceTold,
 )
 from cqrepl.kernel.chain import has_chains
-from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.program import Program
 from cqrepl.net.threads import in_thread
@@ -50,13 +49,9 @@ from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
 from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.direction import Direction
-from cqrepl.replicator.hostqueue import HostQueue
+from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
-from cqrepl.replicator.settings import HostSettings
-from cqrepl.replicator.sink import Sink
-from cqrepl.replicator.source import Source
 
 ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin anew meanwhile
 LOOK_SECONDS: Final = 0.05
@@ -66,28 +61,10 @@ _FAILED: Final = (NetError, QueueError, OSError, ValueError)
 _logger: Final = logging.getLogger(__name__)
 
 
-class FencedHost(Protocol):
-    """The parts of a host that its leaders are decided with."""
-
-    @property
-    def settings(self) -> HostSettings: ...
-    @property
-    def endpoint(self) -> Endpoint: ...
-    @property
-    def direction(self) -> Direction: ...
-    @property
-    def source(self) -> Source: ...
-    @property
-    def sink(self) -> Sink: ...
-
-    def queue(self, name: str | None = None) -> HostQueue:
-        """One of its queues, to append to and to wait for."""
-
-
 class FenceDesk:
     """A program of its own on the connections of a host of a cluster, beside the user's."""
 
-    def __init__(self, host: FencedHost, program: Program | None) -> None:
+    def __init__(self, host: HostParts, program: Program | None) -> None:
         self._kind = FenceKind(host.settings.protocol.remote_ids)
         self.kinds: tuple[HandlerKind, ...] = (self._kind,)
         if program is not None:
@@ -270,7 +247,7 @@ class FenceDesk:
     async def _answer(self, asked: Asked) -> None:
         request, name = asked.request, asked.name
         if request.verb is FenceVerb.SEND:
-            path = self._host.queue(name).path
+            path = self._host.path_of(name)
             await in_thread(partial(_check_prefix, path, request))
             asked.give(path)
             return
@@ -293,7 +270,7 @@ class FenceDesk:
         position = self.own_position(name)
         position = replace(position, chain=await self.own_chain(name, first))
         try:
-            await in_thread(partial(check_writable, self._host.queue(name).path))
+            await in_thread(partial(check_writable, self._host.path_of(name)))
         except OSError as error:
             return replace(position, unwritable=str(error))
         return position
@@ -307,7 +284,7 @@ class FenceDesk:
         """
         if first == NEXT_OF_EMPTY or not has_chains():
             return b""
-        return await in_thread(partial(_chain_at, self._host.queue(name).path, first))
+        return await in_thread(partial(_chain_at, self._host.path_of(name), first))
 
     def own_position(self, name: str) -> CopyPosition:
         """The position of this host's copy.
@@ -317,7 +294,7 @@ class FenceDesk:
             Refused: it has stopped, or is not open.
             QueueError: it cannot be read.
         """
-        self._host.queue(name)
+        self._host.path_of(name)
         taken = self._host.sink.queues.get(name)
         if taken is not None:
             if taken.life.stop is not None:

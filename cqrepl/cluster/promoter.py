@@ -8,8 +8,8 @@ queue has no leader until an operator promotes a host again; nothing of it is lo
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Set
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterable, Mapping, Set
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Final
 
 import trio
 
-from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk, FencedHost
+from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk
+from cqrepl.cluster.lateroles import LateRoles
 from cqrepl.cluster.promotion import CopyStretch, Promotion, differing, plan_promotion
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
@@ -28,6 +29,7 @@ from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
 from cqrepl.queue import ExcerptBatch, QueueError
 from cqrepl.queue.format.epochs import Epoch, History, promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 
 _logger: Final = logging.getLogger(__name__)
@@ -39,14 +41,17 @@ SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends not
 class Promoter:
     """The promotions that one host of a cluster makes."""
 
-    def __init__(self, host: FencedHost, desk: FenceDesk) -> None:
+    def __init__(self, host: HostParts, desk: FenceDesk) -> None:
         self._host = host
         self._desk = desk
         self._own = host.settings.protocol.host_id
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Answers what other hosts ask about it, for the length of a block."""
-        return self._desk.running()
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answers what other hosts ask about it, and finds out who leads the queues whose epochs
+        could not be read, for the length of a block."""
+        async with self._desk.running(), LateRoles(self._host, self._desk).running():
+            yield
 
     def announce(self, name: str) -> None:
         """Has hosts that are connected follow this one, which leads a queue."""
@@ -106,7 +111,7 @@ class Promoter:
         """
         plan = await self.plan(name, self._own)
         _check(plan, accept_loss=accept_loss)
-        await in_thread(partial(_check_room, self._host.queue(name).path, name))
+        await in_thread(partial(_check_room, self._host.path_of(name), name))
         await self._desk.promise(name, plan.epoch, self._own)
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
         positions, declined = await self._all(name, self._others, asked)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import trio
 
+from cqrepl.commands.guestfetch import fetch
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
 from cqrepl.net.address import Address
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.inspection.closedfiles import wanting
-from cqrepl.replicator.guestfetch import fetch
 
 
 def print_fetch(

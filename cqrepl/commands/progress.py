@@ -10,9 +10,9 @@ import trio
 from cqrepl.commands.livetable import LiveTable
 from cqrepl.commands.screen import Screen
 from cqrepl.console.units import format_bytes
+from cqrepl.host import Host
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import Index, cycle_of
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.marks.counters import NOTHING
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.sink import Sink

@@ -14,9 +14,9 @@ from typing import Final
 
 import trio
 
+from cqrepl.host import Host
 from cqrepl.net.ticks import until_tick
 from cqrepl.queue.format.index import Index, format_index
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.reaches import Reach, reaches_of
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source

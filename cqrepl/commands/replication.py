@@ -31,9 +31,9 @@ from cqrepl.console.exitcodes import (
     BadArguments,
 )
 from cqrepl.console.loglines import LISTENING, LogChoice
+from cqrepl.host import Host
 from cqrepl.protocol import StopReason, WireShape
 from cqrepl.queue import NotAQueue
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink

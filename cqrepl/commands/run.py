@@ -18,9 +18,9 @@ from cqrepl.commands.replication import log_choice
 from cqrepl.config.hostplan import check_places
 from cqrepl.config.reloader import Reloader
 from cqrepl.console.endings import ending_signals, let_hangup_in
+from cqrepl.host import Host
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.rundirectory import usual_run_dir
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.hostroles import check_no_routes
 from cqrepl.status.controldesk import FAILED, ControlDesk
 

@@ -21,11 +21,11 @@ from cqrepl.config.planchanges import (
     with_master,
 )
 from cqrepl.console import exitcodes
+from cqrepl.host import Host
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.errors import NetError
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import QueueError
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.hostroles import check_no_routes
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue

@@ -19,10 +19,10 @@ from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.format.epochs import Epoch, History
-from cqrepl.replicator.hostqueue import OwnWriters
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.ownwriters import OwnWriters
 from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.sink import Sink

@@ -5,23 +5,19 @@ only read. An append may take long: another process may hold the write lock, and
 a power cut waits for a sink. So no task of the event loop does it itself.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.ackpolicy import AckPolicy
-from cqrepl.queue import Queue, QueueLocked
+from cqrepl.queue import QueueLocked
 from cqrepl.replicator.hostend import ended_by
+from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.openedqueue import OpenedQueue, Payload
-from cqrepl.replicator.settings import HostSettings
-from cqrepl.replicator.sink import Sink
-from cqrepl.replicator.source import Source
 
 
 def check_alone(policy: AckPolicy | None, n: int | None, hosts: Iterable[int] | None) -> None:
@@ -34,99 +30,6 @@ def check_alone(policy: AckPolicy | None, n: int | None, hosts: Iterable[int] | 
         raise ValueError("a policy, or a number of hosts and their ids, expected: both came")
 
 
-class OwnWriter:
-    """Appends to one queue for the program; opened by the first append. Any thread may append."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._queue: Queue | None = None
-        self._is_closed = False
-        self._why = ""
-
-    def append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
-        """Appends them under one lock; the index of the last.
-
-        Raises:
-            HostEnded: the host has ended.
-            Refused: the queue is streamed from here no longer.
-            QueueLocked, QueueError, OSError: as `Queue.append_many`.
-        """
-        with self._lock:  # also against a close meanwhile
-            if self._is_closed:
-                raise Refused(self._why) if self._why else ended_by(None)
-            if self._queue is None:
-                self._queue = Queue.open(self._path)
-            return self._queue.append_many(payloads, now_ms=now_ms)
-
-    def close(self, why: str = "") -> None:
-        """Nothing more is appended.
-
-        Args:
-            why: the host goes on without this queue, and why; empty for a host that ends.
-        """
-        with self._lock:
-            self._is_closed, self._why = True, why
-            if self._queue is not None:
-                self._queue.close()
-
-
-class OwnWriters:
-    """One for each queue of a host that its program has appended to."""
-
-    def __init__(self) -> None:
-        self.have_ended = False  # or are about to
-        self._each: dict[str, OwnWriter] = {}
-        self._guard = threading.Lock()
-
-    def of(self, name: str, path_of: Callable[[str], Path]) -> OwnWriter:
-        """The one of a queue.
-
-        Raises:
-            HostEnded: the host has ended.
-        """
-        with self._guard:
-            if self.have_ended:
-                raise ended_by(None)
-            if name not in self._each:
-                self._each[name] = OwnWriter(path_of(name))
-            return self._each[name]
-
-    def take(self, name: str) -> OwnWriter | None:
-        """The one of a queue, to be closed, if there is any: the next append opens another one."""
-        with self._guard:
-            return self._each.pop(name, None)
-
-    def close_all(self) -> None:
-        """Nothing more is appended to any."""
-        with self._guard:
-            self.have_ended = True
-        for writer in self._each.values():
-            writer.close()
-
-
-class QueuesHost(Protocol):
-    """The parts of a host that a program reaches its queues by."""
-
-    @property
-    def settings(self) -> HostSettings: ...
-    @property
-    def source(self) -> Source: ...
-    @property
-    def sink(self) -> Sink: ...
-    @property
-    def has_ended(self) -> bool: ...
-
-    def path_of(self, name: str) -> Path:
-        """The directory of a queue."""
-
-    def has_queue(self, name: str) -> bool:
-        """True for a queue of this host, whichever way it goes, also on its way to another."""
-
-    def writer(self, name: str) -> OwnWriter:
-        """The writer that appends to a queue that is streamed, for the program."""
-
-
 class HostQueue:
     """One queue of a running host; made by `Host.queue`.
 
@@ -134,7 +37,7 @@ class HostQueue:
         name: its name on the wire.
     """
 
-    def __init__(self, host: QueuesHost, name: str) -> None:
+    def __init__(self, host: HostParts, name: str) -> None:
         self.name = name
         self._host = host
 
@@ -152,7 +55,7 @@ class HostQueue:
         """
         try:
             return self._host.path_of(self.name)
-        except KeyError:
+        except ValueError:
             raise Refused(self._no_source()) from None
 
     @property

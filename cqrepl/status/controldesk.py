@@ -20,16 +20,17 @@ from cqrepl.net.errors import NetError, Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.quarantine import Quarantine, plan_quarantine
+from cqrepl.replicator.hostparts import HostParts
 from cqrepl.status.errorcodes import code_of
 from cqrepl.status.quarantinetext import text_of
-from cqrepl.status.snapshot import ShownHost, snapshot_of
+from cqrepl.status.snapshot import snapshot_of
 
 FAILED: Final = (NetError, QueueError, OSError, BadArguments, ValueError)
 Verb = Callable[[Values], Awaitable[Values]]
 _logger: Final = logging.getLogger(__name__)
 
 
-class ControlledHost(ShownHost, Protocol):
+class ControlledHost(HostParts, Protocol):
     """The parts of a host that orders at its socket are carried out with."""
 
     @property

@@ -37,43 +37,27 @@ connection), `waits` (connected, and not streaming), `paused: ...` or `stopped: 
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from cqrepl._version import VERSION
 from cqrepl.kernel.board import AckLevel
-from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.link import Session
 from cqrepl.net.pump import Pump
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.copylevels import kept_back
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.marks.counters import Tally
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
-from cqrepl.replicator.settings import HostSettings
-from cqrepl.replicator.sink import Sink
-from cqrepl.replicator.source import Source
 
 VERSION_OF_FORM: Final = 1
 Values = dict[str, object]
 
 
-class ShownHost(Protocol):
-    """The parts of a host that a snapshot shows."""
-
-    @property
-    def settings(self) -> HostSettings: ...
-    @property
-    def endpoint(self) -> Endpoint: ...
-    @property
-    def source(self) -> Source: ...
-    @property
-    def sink(self) -> Sink: ...
-
-
-def snapshot_of(host: ShownHost) -> Values:
+def snapshot_of(host: HostParts) -> Values:
     """The values that tell what a host does right now; in its own thread."""
     endpoint = host.endpoint
     connections = endpoint.connections
@@ -93,20 +77,20 @@ def snapshot_of(host: ShownHost) -> Values:
     }
 
 
-def _peer(host: ShownHost, host_id: int, connection: tuple[Pump, Session] | None) -> Values:
+def _peer(host: HostParts, host_id: int, connection: tuple[Pump, Session] | None) -> Values:
     limit = host.endpoint.settings.limit_of(host_id) or None
     if connection is None:
         return {"host": host_id, "state": "away", "name": None, "limit": limit}
     return {"host": host_id, "state": "connected", "name": connection[0].label, "limit": limit}
 
 
-def _late(host: ShownHost) -> Iterator[Values]:
+def _late(host: HostParts) -> Iterator[Values]:
     for name in host.source.late:
         word = host.source.late_word(name)
         yield {"name": name, "role": "source", "state": word, "sinks": []}
 
 
-def _source(host: ShownHost, queue: SourceQueue, peers: Iterable[int]) -> Values:
+def _source(host: HostParts, queue: SourceQueue, peers: Iterable[int]) -> Values:
     sent = queue.counters.drained().sent_once
     is_passed_on = queue.copy is not None
     takers = host.settings.source.takers_of(queue.name, is_passed_on=is_passed_on)
@@ -133,7 +117,7 @@ def _source(host: ShownHost, queue: SourceQueue, peers: Iterable[int]) -> Values
     }
 
 
-def _sink_of(host: ShownHost, queue: SourceQueue, host_id: int, last: Index | None) -> Values:
+def _sink_of(host: HostParts, queue: SourceQueue, host_id: int, last: Index | None) -> Values:
     marks = queue.marks_of(host_id)
     sent = queue.counters.sent_to.get(host_id, Tally())
     state = _state_of(host, queue, host_id)
@@ -158,7 +142,7 @@ def _sink_of(host: ShownHost, queue: SourceQueue, host_id: int, last: Index | No
     }
 
 
-def _state_of(host: ShownHost, queue: SourceQueue, host_id: int) -> str:
+def _state_of(host: HostParts, queue: SourceQueue, host_id: int) -> str:
     connection = host.endpoint.connections.get(host_id)
     if connection is None:
         return "away"
@@ -166,7 +150,7 @@ def _state_of(host: ShownHost, queue: SourceQueue, host_id: int) -> str:
     return words[0] if words else "waits"
 
 
-def _claims_of(host: ShownHost, queue: SourceQueue, host_id: int) -> int | None:
+def _claims_of(host: HostParts, queue: SourceQueue, host_id: int) -> int | None:
     connection = host.endpoint.connections.get(host_id)
     sessions = [] if connection is None else sessions_of(SourceSession, [connection[1]])
     found = [each for session in sessions for each in session.outgoing.values()]
@@ -200,7 +184,7 @@ def _lag_of_copy(queue: SinkQueue) -> int | None:
     return max(told - held, 0)
 
 
-def _epoch(host: ShownHost, queue: SourceQueue | SinkQueue) -> Values | None:
+def _epoch(host: HostParts, queue: SourceQueue | SinkQueue) -> Values | None:
     if not queue.epochs.are_known or not queue.epochs.now.promised:
         return None
     now = queue.epochs.now
@@ -212,7 +196,7 @@ def _epoch(host: ShownHost, queue: SourceQueue | SinkQueue) -> Values | None:
     }
 
 
-def _sink(host: ShownHost, queue: SinkQueue) -> Values:
+def _sink(host: HostParts, queue: SinkQueue) -> Values:
     received = queue.counters.drained().received
     return {
         "name": queue.name,

@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.host import Host
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.errors import NetError
 from cqrepl.net.program import Program
@@ -15,7 +16,6 @@ from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source

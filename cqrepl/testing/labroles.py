@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
 from cqrepl.config.reloader import Reloader
+from cqrepl.host import Host, serve_host
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.program import Program
-from cqrepl.replicator.host import Host, serve_host
 from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.host import serve_host
 from cqrepl.net.errors import Refused
 from cqrepl.queue import LayoutMismatch, NotAQueue, Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from cqrepl.replicator.host import serve_host
 from cqrepl.replicator.queuestate.logs import ENTRY, LogKind
 from cqrepl.replicator.settings import SinkSettings, SourceSettings, host_settings
 from cqrepl.replicator.sink import serve_sink

@@ -12,10 +12,10 @@ import trio
 
 import cqrepl.aio
 import cqrepl.blocking
+from cqrepl.host import Host
 from cqrepl.protocol import AckPolicy, StopReason
 from cqrepl.protocol.ackpolicy import From
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.hostevents import EventDesk, HostEvents, Role, _lag, telling
 from cqrepl.replicator.reaches import Reach
 from cqrepl.replicator.settings import HostSettings, SourceSettings

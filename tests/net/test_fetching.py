@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.commands.guestfetch import fetch
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
 from cqrepl.queue.inspection.closedfiles import wanting
-from cqrepl.replicator.guestfetch import fetch
 from cqrepl.replicator.lostcycles import fetcher, fetchkind
 from cqrepl.replicator.lostcycles.fetcher import FOLDER_PREFIX
 from cqrepl.replicator.source import Source

@@ -12,13 +12,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cqrepl.host import serve_host
 from cqrepl.kernel import live
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.settings import LIMIT_MAX, NetSettings
 from cqrepl.net.tokenbucket import UNLIMITED, TokenBucket
 from cqrepl.protocol.messages import write_cid
 from cqrepl.queue import Queue
-from cqrepl.replicator.host import serve_host
 from cqrepl.replicator.settings import host_settings
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from cqrepl.host import serve_host
 from cqrepl.kernel import live
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.states import SourceState
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.host import serve_host
 from cqrepl.replicator.outgoing.endwatch import EndWatch
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.sourcesession import SourceSession

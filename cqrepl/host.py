@@ -1,4 +1,7 @@
-"""A host with queues in both directions: some it streams, others it takes in, on one connection."""
+"""A host with queues in both directions: some it streams, others it takes in, on one connection.
+
+This module alone knows all parts of a host, and puts them together; none of them imports it.
+"""
 
 from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import (
@@ -29,7 +32,7 @@ from cqrepl.replicator.direction import Direction
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.hostevents import HostEvents, telling
-from cqrepl.replicator.hostqueue import HostQueue, OwnWriter, OwnWriters
+from cqrepl.replicator.hostqueue import HostQueue
 from cqrepl.replicator.hostroles import (
     by_epochs,
     check_known,
@@ -39,9 +42,9 @@ from cqrepl.replicator.hostroles import (
     relays_of,
 )
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
-from cqrepl.replicator.lateroles import LateRoles
 from cqrepl.replicator.lostcycles.lostfiles import LostFiles
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.ownwriters import OwnWriter, OwnWriters
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
@@ -406,16 +409,22 @@ class Host:
         Raises:
             ValueError: no queue of this name.
         """
-        known = self._paths.keys()  # whichever way each goes, also on its way to another
-        if name is None and len(known) == 1:
-            (name,) = known
-        if name is None or name not in known:
-            raise ValueError(f"one of the queues {sorted(known)} expected, {name!r} came")
-        return HostQueue(self, name)
+        if name is None and len(self._paths) == 1:
+            (name,) = self._paths
+        return HostQueue(self, self._known(name))
 
     def path_of(self, name: str) -> Path:
-        """The directory of a queue."""
-        return self._paths[name]
+        """The directory of a queue, whichever way it goes, also on its way to another.
+
+        Raises:
+            ValueError: no queue of this name.
+        """
+        return self._paths[self._known(name)]
+
+    def _known(self, name: str | None) -> str:
+        if name is None or name not in self._paths:
+            raise ValueError(f"one of the queues {sorted(self._paths)} expected, {name!r} came")
+        return name
 
     def has_queue(self, name: str) -> bool:
         """True for a queue of this host, whichever way it goes, also on its way to another."""
@@ -479,7 +488,6 @@ class Host:
                 source.running(None if self._promoter is None else self._promoter.announce),
                 self._relays.running(),
                 nullcontext() if self._promoter is None else self._promoter.running(),
-                nullcontext() if self._promoter is None else LateRoles(self).running(),
                 self.control.asked(),
             ):
                 yield

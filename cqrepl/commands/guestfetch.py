@@ -1,11 +1,11 @@
 """Takes closed cycles of a queue as a guest of a host that has a copy."""
 
+from cqrepl.host import serve_host
 from cqrepl.net.address import Address
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import ProtocolSettings
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycle
-from cqrepl.replicator.host import serve_host
 from cqrepl.replicator.lostcycles.fetcher import Asker
 from cqrepl.replicator.settings import HostSettings
 

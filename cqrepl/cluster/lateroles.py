@@ -7,48 +7,26 @@ other host offers it. So it is looked at again and again, and streamed as soon a
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
+from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import QueueError
-from cqrepl.replicator.direction import Direction
+from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX, is_passing
 from cqrepl.replicator.queuestate.stops import Stop
-from cqrepl.replicator.settings import HostSettings
-from cqrepl.replicator.sink import Sink
-from cqrepl.replicator.source import Source
 
 _logger: Final = logging.getLogger(__name__)
-
-
-class Announcing(Protocol):
-    """Tells the other hosts of a cluster that this one leads a queue."""
-
-    def announce(self, name: str) -> None: ...
-
-
-class RoledHost(Protocol):
-    """The parts of a host that queues go another way in."""
-
-    @property
-    def settings(self) -> HostSettings: ...
-    @property
-    def direction(self) -> Direction: ...
-    @property
-    def source(self) -> Source: ...
-    @property
-    def sink(self) -> Sink: ...
-    @property
-    def leaders(self) -> Announcing: ...
 
 
 class LateRoles:
     """Such queues of one host of a cluster."""
 
-    def __init__(self, host: RoledHost) -> None:
+    def __init__(self, host: HostParts, desk: FenceDesk) -> None:
         self._host = host
+        self._desk = desk
         self._own = host.settings.protocol.host_id
 
     @asynccontextmanager
@@ -90,7 +68,7 @@ class LateRoles:
         if now.promised and now.may_lead(self._own):
             _logger.info("queue %r: this host leads it, in epoch %d", name, now.promised)
             await self._host.direction.stream_led(queue)
-            self._host.leaders.announce(name)
+            self._desk.announce(name)
         else:
             await self._host.sink.follow(name, queue.master_id)
         return True
