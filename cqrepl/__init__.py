@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
     from cqrepl.replicator.marks.hostmarks import HostMarks
     from cqrepl.replicator.openedqueue import OpenedQueue
+    from cqrepl.replicator.queueposition import QueuePosition
     from cqrepl.replicator.queuestate.keptepochs import Fenced
     from cqrepl.replicator.queuestate.passedon import CopyBehind
     from cqrepl.replicator.queuestate.stops import Stop
@@ -155,6 +156,7 @@ __all__ = [
     "QueueError",
     "QueueLayout",
     "QueueLocked",
+    "QueuePosition",
     "Refused",
     "ReturnRefused",
     "ReturnSettings",
@@ -256,6 +258,7 @@ _HOMES: Final = {
     "QueueError": "cqrepl.queue",
     "QueueLayout": "cqrepl.queue",
     "QueueLocked": "cqrepl.queue",
+    "QueuePosition": "cqrepl.replicator.queueposition",
     "Refused": "cqrepl.net.errors",
     "ReturnRefused": "cqrepl.replicator.agreement.consent",
     "ReturnSettings": "cqrepl.replicator.agreement.consent",

@@ -13,6 +13,7 @@ cancels the task whose block it is, and the failure is raised at the end of the 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -32,6 +33,7 @@ from cqrepl.replicator.hostqueue import HostQueue, OuterQueue
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.openedqueue import Payload
+from cqrepl.replicator.queueposition import QueuePosition
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostSettings
 
@@ -256,6 +258,14 @@ class AsyncioHost:
     def queue(self, name: str | None = None) -> "AsyncioQueue":
         """One of its queues; see `cqrepl.Host.queue`."""
         return AsyncioQueue(self, self._running().queue(name))
+
+    def position(self, name: str) -> QueuePosition:
+        """The position of this host's copy of a queue; see `cqrepl.Host.position`."""
+        return self._running().position(name)
+
+    async def step_down(self, name: str, why: str) -> None:
+        """Gives up the lead of a queue; see `cqrepl.Host.step_down`."""
+        await self.call(partial(self._running().step_down, name, why))
 
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped.

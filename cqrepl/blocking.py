@@ -13,6 +13,7 @@ import errno
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -29,6 +30,7 @@ from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, check_alone
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.openedqueue import OpenedQueue, Payload
+from cqrepl.replicator.queueposition import QueuePosition
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.surroundings import NO_THREAD, begun, surroundings
@@ -124,6 +126,23 @@ class BlockingHost:
     def queue(self, name: str | None = None) -> "BlockingQueue":
         """One of its queues; see `cqrepl.Host.queue`."""
         return BlockingQueue(self, self._running().queue(name))
+
+    def position(self, name: str) -> QueuePosition:
+        """The position of this host's copy of a queue; see `cqrepl.Host.position`."""
+        _check_in_no_loop()
+        found: list[QueuePosition] = []
+
+        async def look() -> None:
+            found.append(host.position(name))
+
+        host = self._running()
+        self._call(look, None)
+        return found[0]
+
+    def step_down(self, name: str, why: str) -> None:
+        """Gives up the lead of a queue; see `cqrepl.Host.step_down`."""
+        _check_in_no_loop()
+        self._call(partial(self._running().step_down, name, why), None)
 
     def wait_stopped(self, timeout: float | None = None) -> None:
         """Returns when every queue has stopped.

@@ -45,6 +45,7 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.lostcycles.lostfiles import LostFiles
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.ownwriters import OwnWriter, OwnWriters
+from cqrepl.replicator.queueposition import QueuePosition, position_of
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
@@ -157,9 +158,13 @@ class Host:
         Raises:
             Refused: it is none of a cluster, whose hosts are known.
         """
+        self._check_is_of_cluster()
+        assert self._promoter is not None
+        return self._promoter
+
+    def _check_is_of_cluster(self) -> None:
         if self._promoter is None:
             raise Refused("a host of a cluster expected, with the masters of its queues")
-        return self._promoter
 
     async def pause(self, name: str) -> None:
         """Stops one queue by hand, until `resume` or the end: its peers are told.
@@ -178,6 +183,39 @@ class Host:
                 await self.sink.pause(name)
             if name in self.source.queues:
                 await self.source.pause(name)
+
+    def position(self, name: str) -> QueuePosition:
+        """The position of this host's copy of a queue, in every role: how far it is, and who leads
+        the queue as far as this host knows. No other host is asked.
+
+        Raises:
+            ValueError: there is no such queue.
+            QueueError, OSError: the epochs that it has promised cannot be read.
+        """
+        path = self.queue(name).path
+        queue = self.sink.queues.get(name) or self.source.queues.get(name)
+        epochs = self._kept_epochs(path) if queue is None else queue.epochs
+        own, master = self.settings.protocol.host_id, self.settings.sink.masters.get(name)
+        return position_of(name, path, epochs.now, own, queue, master)
+
+    async def step_down(self, name: str, why: str) -> None:
+        """Gives up the lead of a queue that this host leads, on its disk: appends and waits end as
+        `SteppedDown`, and local writers are kept out. The queue becomes a copy, which follows the
+        host that is promoted next. That may be this host: it leads again only by a promotion.
+
+        Args:
+            why: the reason, for people and for `SteppedDown`.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: this host does not lead it, or is none of a cluster.
+            QueueError, OSError: writers cannot be kept out, or it may not be on the disk; this host
+                leads as before.
+        """
+        self._check_is_of_cluster()
+        async with self.direction.turn(name):
+            self._check_name(name)
+            await self.direction.give_up(name, why)
 
     async def resume(self, name: str) -> None:
         """Has a queue go on that was paused by hand, or has stopped: then all that both sides hold

@@ -51,6 +51,7 @@ from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.queueposition import end_of_copy
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
 
 ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin anew meanwhile
@@ -303,7 +304,7 @@ class FenceDesk:
             if trouble is not None and trouble.is_peers:  # what its source cannot do
                 trouble = None
             return CopyPosition(
-                next_index=_end(taken),
+                next_index=end_of_copy(taken),
                 epochs=taken.epochs.now,
                 is_source=False,
                 is_there=taken.is_there,
@@ -344,7 +345,7 @@ class FenceDesk:
             raise Refused(f"queue {name!r} is passed on from here: it gets no other leader so")
         now = queue.epochs.now
         is_known = (epoch, leader) == (now.promised, now.promised_to)
-        if epoch <= now.promised and not is_known:
+        if epoch <= now.promised and not (is_known or queue.epochs.may_give_up(epoch)):
             raise Refused(promised_otherwise(now, epoch, leader))
         if streamed is not None:  # though it may have heard so from another copy
             await self._host.direction.step_down(streamed, epoch, leader)
@@ -355,20 +356,12 @@ class FenceDesk:
         _logger.info("queue %r: epoch %d is promised to host %d", name, epoch, leader)
 
 
-def _end(taken: SinkQueue) -> Index:
-    """The next index of a copy, which may not be open: one that was resumed waits for an offer."""
-    if taken.is_open or not taken.is_there:
-        return taken.next_index if taken.is_open else NEXT_OF_EMPTY
-    with Queue.open(taken.path) as queue:
-        return queue.next_index()
-
-
 def _unproved(taken: SinkQueue) -> Index | None:
     """From where on a power cut may have torn what a copy holds, which may not be open."""
     if taken.is_open:
         return taken.disk.unproved_from
     mark = load_synced(taken.path) if taken.is_there else None
-    doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful_before(_end(taken))
+    doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful_before(end_of_copy(taken))
     return Index(doubtful.start) if doubtful else None
 
 

@@ -112,6 +112,16 @@ class Promoter:
         plan = await self.plan(name, self._own)
         _check(plan, accept_loss=accept_loss)
         await in_thread(partial(_check_room, self._host.path_of(name), name))
+        copy = self._host.sink.queues.get(name) or self._host.source.queues[name]
+        with copy.epochs.being_promoted():
+            begun = await self._lead(plan, accept_loss=accept_loss)
+        self.announce(name)  # who could not promise may be able to now
+        return begun
+
+    async def _lead(self, plan: Promotion, *, accept_loss: bool) -> Promotion:
+        """Has the hosts that answer promise the epoch of a plan, and begins it; what has come of
+        it. Raises as `promote`."""
+        name = plan.queue
         await self._desk.promise(name, plan.epoch, self._own)
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
         positions, declined = await self._all(name, self._others, asked)
@@ -128,7 +138,6 @@ class Promoter:
                 await self._take(queue, begun.returned, begun.history)
             epoch = Epoch(begun.epoch, self._own, begun.start)
             await self._host.direction.lead(queue, epoch, begun.history, self._others)
-        self.announce(name)  # who could not promise may be able to now
         return begun
 
     async def _check_alone(self, name: str, epoch: int, others: Set[int]) -> None:

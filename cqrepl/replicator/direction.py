@@ -18,7 +18,7 @@ import trio
 from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueError
-from cqrepl.queue.format.epochs import Epoch, History
+from cqrepl.queue.format.epochs import NUMBER_MAX, Epoch, Epochs, History
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.marks.hostmarks import NOTHING_SENT
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
@@ -125,8 +125,14 @@ class Direction:
         # what the old master had last may come back from there
         await self._stream(queue, [master_id], lambda: None)
 
-    async def step_down(self, queue: SourceQueue, epoch: int, leader: int) -> None:
+    async def step_down(self, queue: SourceQueue, epoch: int, leader: int, why: str = "") -> None:
         """Promises a queue that is streamed to the host that leads in an epoch, and takes it in.
+
+        Args:
+            leader: this host where it gives up the lead by itself: it promises the next epoch to
+                itself and does not begin it. So it leads again only in an epoch that is made for
+                it, also after a restart; any other host may have that number (`KeptEpochs`).
+            why: it leads no longer; empty: because that host leads.
 
         Raises:
             Fenced: the epoch, or a higher one, is promised to another host.
@@ -140,14 +146,34 @@ class Direction:
                 await in_thread(partial(queue.epochs.promise, epoch, leader))
                 stack.pop_all()
                 is_paused = queue.life.hold.reason is not None
-                why = f"host {leader} leads it in epoch {epoch}"
+                why = why or f"host {leader} leads it in epoch {epoch}"
                 await self._take_in(queue, why, fence, stays_paused=is_paused)
+
+    async def give_up(self, name: str, why: str) -> None:
+        """This host gives up the lead of a queue by itself, and takes it in.
+
+        Raises:
+            Refused: it does not lead the queue.
+            QueueError, OSError: as `step_down`; it leads as before.
+        """
+        queue, own = self._source.queues.get(name), self._source.endpoint.protocol.host_id
+        if queue is None or queue.copy is not None:
+            known = self._sink.queues[name].epochs.now
+        else:
+            known = queue.epochs.now
+        if queue is None or queue.copy is not None or not known.may_lead(own):
+            raise Refused(f"queue {name!r}: this host does not lead it{_leader_of(known, own)}")
+        if known.promised >= NUMBER_MAX:
+            raise Refused(f"queue {name!r}: there is no epoch above {known.promised}")
+        why = f"it gave up the lead, in epoch {known.promised}: {why}"
+        await self.step_down(queue, known.promised + 1, own, why)
+        _logger.info("queue %r: %s", name, why)
 
     async def _take_in(
         self, queue: SourceQueue, why: str, fence: AppendFence, *, stays_paused: bool = False
     ) -> None:
-        """Takes a queue from the source, and takes it in. Another host leads it from now on: the
-        program hears so first, whatever comes of the rest.
+        """Takes a queue from the source, and takes it in. This host leads it no longer: the program
+        hears so first, whatever comes of the rest.
 
         Args:
             fence: stands before the queue; it is not lifted.
@@ -248,3 +274,11 @@ class Direction:
             while not is_so():
                 await trio.sleep(LOOK_SECONDS)
         return is_so()
+
+
+def _leader_of(known: Epochs, own: int) -> str:
+    """Words that name the host that leads, or is to; none where this host knows of none."""
+    if known.promised_to in (0, own):
+        return ""
+    epoch = f" in epoch {known.promised}" if known.promised else ""
+    return f": host {known.promised_to} leads it{epoch}"

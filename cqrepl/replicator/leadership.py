@@ -92,8 +92,20 @@ class AckUnknown(TimeoutError):
 
 
 class SteppedDown(Exception):
-    """This host leads a queue no longer, and appends nothing to it: another host leads; or a policy
-    has had this one step down, until `lead_again`."""
+    """This host leads a queue no longer, and appends nothing to it: another host leads, or this one
+    has given up the lead; or a policy has had it step down, until `lead_again`.
+
+    Attributes:
+        queue: name of the queue.
+        epoch: the number of the epoch in which this host led; 0: it was never promoted.
+        why: the reason why it leads no longer; empty where a policy has had it step down.
+    """
+
+    def __init__(self, message: str, *, queue: str = "", epoch: int = 0, why: str = "") -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.epoch = epoch
+        self.why = why
 
 
 class _Needed(NamedTuple):
@@ -126,12 +138,14 @@ class Leading:
         given: the policy that the queue was given; None: none.
         unknown_waits: the number of waits that have ended because their time was over: it is not
             known whether hosts have what they waited for.
-        has_stepped_down: a wait has ended so, under a policy that says so; or another host leads.
-        why_fenced: the reason why another host leads; empty while none does.
+        has_stepped_down: a wait has ended so, under a policy that says so; or this host leads no
+            longer.
+        why_fenced: the reason why this host leads no longer, for good; empty while it may.
         hindrances: what keeps hosts from saying that an index is as safe as a policy says, for
             people; any thread asks.
-        on_step_down: is called then. Where a policy says so, in the thread or task that waited;
-            where another host leads, once, in a thread of its own, and what it raises is logged.
+        on_step_down: is called then, once for each time that the lead is lost. Where a policy says
+            so, in the thread or task that waited first; else in a thread of its own, and what it
+            raises is logged.
     """
 
     def __init__(
@@ -403,7 +417,7 @@ class Leading:
         """
         if self.has_stepped_down:
             leads = f": {self.why_fenced}" if self.why_fenced else ""
-            raise SteppedDown(f"queue {self.name!r}: this host has stepped down{leads}")
+            raise self._stepped_down(f"this host has stepped down{leads}")
 
     def lead_again(self) -> None:
         """Takes back that this host has stepped down.
@@ -413,16 +427,15 @@ class Leading:
         """
         with self._stepping:  # another thread may fence it now
             if self.why_fenced:
-                raise SteppedDown(f"queue {self.name!r}: {self.why_fenced}")
+                raise self._stepped_down(self.why_fenced)
             self.has_stepped_down = False
 
     def fence(self, why: str) -> None:
         """Another host leads the queue: nothing is appended here any more, and all waits end. In
         the event loop, which does not wait for the program."""
         with self._stepping:
-            is_news = not self.why_fenced
+            is_news, self.has_stepped_down = not self.has_stepped_down, True
             self.why_fenced = why
-            self.has_stepped_down = True
         self._board.close(f"this host has stepped down: {why}")
         if is_news:
             self._tell_program()
@@ -512,8 +525,12 @@ class Leading:
             return
         if self.why_fenced:
             is_unknown = f"it is not known whether hosts have {format_index(index)}"
-            raise SteppedDown(f"queue {self.name!r}: {self.why_fenced}; {is_unknown}")
-        raise SteppedDown(f"queue {self.name!r}: {self._ack_unknown(index, policy)}")
+            raise self._stepped_down(f"{self.why_fenced}; {is_unknown}")
+        raise self._stepped_down(str(self._ack_unknown(index, policy)))
+
+    def _stepped_down(self, text: str) -> SteppedDown:
+        message = f"queue {self.name!r}: {text}"
+        return SteppedDown(message, queue=self.name, epoch=self.epoch, why=self.why_fenced)
 
     def _open(self) -> Queue:
         if self._is_closed:
@@ -546,8 +563,10 @@ class Leading:
         self._count_unknown()
         if policy.on_timeout is not OnTimeout.STEP_DOWN:
             return AckOutcome.UNKNOWN
-        self.has_stepped_down = True
-        self.on_step_down()
+        with self._stepping:
+            is_news, self.has_stepped_down = not self.has_stepped_down, True
+        if is_news:
+            self.on_step_down()
         return AckOutcome.STEPPED_DOWN
 
 

@@ -1,5 +1,6 @@
 """At most one host begins an epoch while no operator accepts a loss: whichever hosts see each
-other, and whenever one dies; also while hosts read files that name other masters.
+other, and whenever one dies; also while leaders give up the lead, or hosts read files that name
+other masters.
 
 The tests use a model of hosts, of which each promotion sees some. `plan_promotion` makes its plan.
 """
@@ -28,6 +29,7 @@ class Hosts:
     copies: dict[int, CopyPosition] = field(default_factory=dict)
     begun: dict[int, set[int]] = field(default_factory=dict)  # who began each epoch
     masters: dict[int, int] = field(default_factory=dict)  # by the file of each
+    promoting: list[int] = field(default_factory=list)  # hosts that are being promoted
 
     def __post_init__(self) -> None:
         for each in self.ids:
@@ -65,10 +67,23 @@ class Hosts:
     def promise(self, host: int, epoch: int, to: int) -> bool:
         copy = self.copies[host]
         epochs = copy.epochs
+        if self.may_give_up(host, epoch):
+            epochs = epochs.without_claim()
         if epoch <= epochs.promised and (epoch, to) != (epochs.promised, epochs.promised_to):
             return False
         self.copies[host] = replace(copy, epochs=epochs.promise(epoch, to), is_source=False)
         return True
+
+    def may_give_up(self, host: int, epoch: int) -> bool:
+        """True where a host claims this epoch for itself, and is not on its way to begin it."""
+        return self.copies[host].epochs.is_own_claim(epoch, host) and host not in self.promoting
+
+    def step_down(self, host: int) -> None:
+        """A leader gives up the lead by itself."""
+        copy = self.copies[host]
+        if copy.is_source and copy.epochs.may_lead(host):
+            epochs = copy.epochs.promise(copy.epochs.promised + 1, host)
+            self.copies[host] = replace(copy, epochs=epochs, is_source=False)
 
     def begin(self, plan: Promotion) -> None:
         copy = self.copies[plan.leader]
@@ -84,6 +99,7 @@ class Hosts:
         if host != leader and led.is_source and last is not None and last.leader == leader:
             ours = copy.epochs
             is_ours = (ours.promised, ours.promised_to) == (last.number, leader)
+            is_ours = is_ours or self.may_give_up(host, last.number)
             if is_ours or ours.promised < last.number:
                 epochs = Epochs(
                     promised=last.number, promised_to=leader, history=led.epochs.history
@@ -108,15 +124,20 @@ def run(hosts: Hosts, data: st.DataObject) -> None:
     under_way: list[Operation] = []
     some = st.sets(st.sampled_from(sorted(hosts.ids)))
     one = st.sampled_from(sorted(hosts.ids))
-    steps = st.sampled_from(["plan", "promise", "begin", "follow", "reload", "follow"])
+    steps = st.sampled_from(
+        ["plan", "promise", "begin", "die", "follow", "reload", "follow", "step down"]
+    )
     for step in data.draw(st.lists(steps, max_size=40)):
         if step == "reload":
             hosts.reload(data.draw(one), data.draw(one))
+        elif step == "step down":
+            hosts.step_down(data.draw(one))
         elif step == "plan":
             to = data.draw(one)
             plan = hosts.plan(to, data.draw(some))
             if not plan.refusal and not plan.is_risky and hosts.promise(to, plan.epoch, to):
                 under_way.append(Operation(to, plan, {to}))
+                hosts.promoting.append(to)
         elif step == "follow":
             hosts.follow(data.draw(one), data.draw(one))
         elif under_way:
@@ -127,6 +148,9 @@ def run(hosts: Hosts, data: st.DataObject) -> None:
                 operation.promised |= {e for e in asked if hosts.promise(e, plan.epoch, to)}
             else:
                 under_way.remove(operation)
+                hosts.promoting.remove(to)
+                if step == "die":
+                    continue
                 done = hosts.plan(to, operation.promised, plan)
                 if not done.refusal and not done.is_risky:
                     hosts.begin(done)

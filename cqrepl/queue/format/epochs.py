@@ -95,6 +95,17 @@ class Epochs:
         """The same, once the queue is streamed by a host, and nothing was promised."""
         return self if self.promised else replace(self, promised_to=host_id)
 
+    def is_own_claim(self, number: int, host_id: int) -> bool:
+        """True where a host has promised this epoch to itself, and has not begun it: it has stepped
+        down, or its promotion has ended in the middle. It alone could begin the epoch, so it may
+        give the number up to another host."""
+        return (number, host_id) == (self.promised, self.promised_to) and not self.is_begun
+
+    def without_claim(self) -> "Epochs":
+        """The same as of the last epoch that has begun, where the later promise is given up."""
+        leader = self.history[-1].leader if self.history else 0
+        return replace(self, promised=self.number, promised_to=leader)
+
     def promise(self, number: int, host_id: int) -> "Epochs":
         """The same, once an epoch is promised to a host.
 

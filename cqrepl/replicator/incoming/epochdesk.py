@@ -15,7 +15,7 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.excerpts import Promise
 from cqrepl.protocol.messages.offer import ReplicationHandler
 from cqrepl.queue import QueueLocked
-from cqrepl.queue.format.epochs import why_refused
+from cqrepl.queue.format.epochs import History, why_refused
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.incoming.masters import QueuesFromHere
@@ -48,6 +48,10 @@ class EpochDesk:
         own, offered = queue.epochs.now, event.offer.epochs or ()
         path, leader = event.offer.passed_by, self._leader(event.offer)
         refusal, reason = why_refused(own, offered, leader), StopReason.FENCED
+        if refusal is not None and self._is_of_own_number(queue, offered, leader):
+            # the host that leads by now has begun the epoch whose number this host gave up
+            refusal, queue.master_id = None, leader
+            self._from_here.look_again()
         is_by_file = not own.promised and not offered
         if is_by_file or (path and refusal is None):
             refusal, reason = self._from_here.refusal(queue), StopReason.REFUSED
@@ -92,6 +96,13 @@ class EpochDesk:
             gone.folder,
         )
         return False
+
+    def _is_of_own_number(self, queue: SinkQueue, offered: History, leader: int) -> bool:
+        """True where a host offers the epoch that it has begun, and this host has promised that
+        number to itself alone, and not begun it."""
+        if not offered or offered[-1].leader != leader:
+            return False
+        return queue.epochs.may_give_up(offered[-1].number)
 
     def _leader(self, offer: ReplicationHandler) -> int:
         """The host that streams the queue: the peer, or where it has come by that, the first of

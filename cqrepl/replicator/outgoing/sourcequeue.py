@@ -435,6 +435,12 @@ class SourceQueue:
         for session in self.sessions:
             session.touch(self.name, is_first=is_first)
 
+    def leads(self, host_id: int) -> bool:
+        """True while this host leads it: it is no copy that is passed on, no epoch says otherwise,
+        and nothing has had this host step down."""
+        is_own = self.copy is None and self.epochs.now.may_lead(host_id)
+        return is_own and not self.leading.has_stepped_down
+
     def check_leads(self, host_id: int) -> None:
         """Does nothing where this host may stream it: one that it passes on it never leads.
 

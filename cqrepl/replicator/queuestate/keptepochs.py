@@ -5,6 +5,8 @@ A promise is on the disk, where it outlives a power cut, before any other host h
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -52,6 +54,7 @@ class KeptEpochs:
         self._path = path
         self._own = host_id
         self._now: Epochs | None = None
+        self._promotions = 0  # of this host, under way
         self._guard = threading.Lock()  # of a change, up to when it is on the disk
 
     @property
@@ -71,17 +74,34 @@ class KeptEpochs:
         return self._now
 
     def promise(self, number: int, host_id: int) -> None:
-        """Nothing is taken from a lower epoch from now on.
+        """Nothing is taken from a lower epoch from now on. This host gives up its own claim to an
+        epoch that another host asks for or has begun (`Epochs.is_own_claim`).
 
         Raises:
             Fenced: it, or a higher one, is promised to another host.
             OSError: it may not be on the disk; then it is not promised either.
         """
         with self._guard:
+            now = self.now.without_claim() if self.may_give_up(number) else self.now
             try:
-                self._keep(self.now.promise(number, host_id))
+                self._keep(now.promise(number, host_id))
             except ValueError as error:
                 raise Fenced(str(error), path=self._path) from None
+
+    def may_give_up(self, number: int) -> bool:
+        """True where this host has promised an epoch to itself, has not begun it, and is not on its
+        way to."""
+        is_own = bool(self._own) and self.now.is_own_claim(number, self._own)
+        return is_own and not self._promotions
+
+    @contextmanager
+    def being_promoted(self) -> Iterator[None]:
+        """For the length of a block this host is on its way to lead: it gives up no claim."""
+        self._promotions += 1
+        try:
+            yield
+        finally:
+            self._promotions -= 1
 
     def note_streaming(self, host_id: int | None = None) -> None:
         """A host streams the queue, None for this one. Where nothing was promised, copies agree by
