@@ -21,7 +21,7 @@ import trio
 
 from cqrepl.host import Host as TrioHost
 from cqrepl.net.eventloop import is_in_asyncio
-from cqrepl.net.program import Program
+from cqrepl.net.program import Program, programs_of
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue.read.namedtailer import NamedTailer
 from cqrepl.queue.read.pauser import Pauser
@@ -166,6 +166,7 @@ class AsyncioHost:
     Args:
         settings: as for `cqrepl.Host`.
         program: adds handlers of its own to the connections. Its coroutines are trio's.
+        programs: several that do; instead of `program`.
         events: what is called when something has changed, in a thread of its own.
 
     Raises:
@@ -179,10 +180,11 @@ class AsyncioHost:
         settings: HostSettings,
         *,
         program: Program | None = None,
+        programs: Iterable[Program] = (),
         events: HostEvents | None = None,
     ) -> None:
         self.settings = settings
-        self._program = program
+        self._programs = programs_of(program, programs)
         self._events = events
         self._guest: _Guest | None = None
         self._host: TrioHost | None = None
@@ -303,7 +305,7 @@ class AsyncioHost:
         try:
             with kept, self._scope:
                 async with TrioHost(
-                    self.settings, program=self._program, events=self._events
+                    self.settings, programs=self._programs, events=self._events
                 ) as host:
                     self._host = host
                     self._begun.set_result(None)

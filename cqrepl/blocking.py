@@ -21,7 +21,7 @@ import trio
 
 from cqrepl.host import Host as TrioHost
 from cqrepl.net.eventloop import is_in_asyncio
-from cqrepl.net.program import Program
+from cqrepl.net.program import Program, programs_of
 from cqrepl.net.threads import NoThread
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
@@ -44,6 +44,7 @@ class BlockingHost:
     Args:
         settings: as for `cqrepl.Host`.
         program: adds handlers of its own to the connections; called in the host's thread.
+        programs: several that do; instead of `program`.
         events: what is called when something has changed, in a thread of its own.
 
     Raises:
@@ -59,10 +60,11 @@ class BlockingHost:
         settings: HostSettings,
         *,
         program: Program | None = None,
+        programs: Iterable[Program] = (),
         events: HostEvents | None = None,
     ) -> None:
         self.settings = settings
-        self._program = program
+        self._programs = programs_of(program, programs)
         self._events = events
         self._process: int | None = None  # that of its thread
         self._thread = threading.Thread(target=self._run, name="cqrepl host", daemon=True)
@@ -198,7 +200,9 @@ class BlockingHost:
         with self._scope:
             if self._is_cancelled:  # before there was a token
                 return
-            async with TrioHost(self.settings, program=self._program, events=self._events) as host:
+            async with TrioHost(
+                self.settings, programs=self._programs, events=self._events
+            ) as host:
                 self._host = host
                 self._begun.set()
                 await self._end.wait()

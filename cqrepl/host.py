@@ -3,7 +3,7 @@
 This module alone knows all parts of a host, and puts them together; none of them imports it.
 """
 
-from collections.abc import AsyncIterator, Mapping, Set
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -24,7 +24,7 @@ from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.errors import Refused
 from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.link import Session
-from cqrepl.net.program import Program
+from cqrepl.net.program import Program, programs_of
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.queue.quarantine import Quarantine
@@ -68,6 +68,8 @@ class Host:
     Args:
         settings: with its queues; `HostSettings.of` and `read_settings` make them.
         program: adds handlers of its own to the connections.
+        programs: several that do; instead of `program`. Each is told of each peer, in their order,
+            and hears of its own handlers only.
         events: what is called when something has changed.
 
     A guest (`ProtocolSettings.guest`) has no queues: its program registers what takes guests.
@@ -78,7 +80,8 @@ class Host:
         Refused: a directory would be for two queues, or for a queue and a log, or another process
             runs a host of this id on it (where its settings name a `run_dir`).
         Unreachable: the port cannot be listened on, or the peer was not reached.
-        ValueError: a queue that goes both ways, or names that cannot be used.
+        ValueError: a queue that goes both ways, or names that cannot be used; and where it is made:
+            two programs add a kind of the same name.
         RuntimeError: it is entered again, or not in a task of trio.
     """
 
@@ -92,12 +95,13 @@ class Host:
         settings: HostSettings,
         *,
         program: Program | None = None,
+        programs: Iterable[Program] = (),
         events: HostEvents | None = None,
     ) -> None:
         self.settings = settings
         self._events = events
         self.control: Final = ControlDesk(self)
-        self._program = program
+        self._programs = programs_of(program, programs)
         self._block: AbstractAsyncContextManager[None] | None = None
         self._writers = OwnWriters()
         self._paths: dict[str, Path] = {}  # of all queues
@@ -483,13 +487,15 @@ class Host:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        from_here, to_here = directions(self.settings, self._program)
-        settings, program = self.settings, self._program
+        from_here, to_here = directions(self.settings, self._programs)
+        settings = self.settings
+        programs = list(self._programs)
         epochs = {each: self._kept_epochs(path) for each, path in {**from_here, **to_here}.items()}
         if settings.sink.masters:  # a host of a cluster: others may lead than its file says
             from_here, to_here = by_epochs(from_here, to_here, epochs, settings.protocol.host_id)
-            program = desk = FenceDesk(self, program)
+            desk = FenceDesk(self)
             self._promoter = Promoter(self, desk)
+            programs.insert(0, desk)
         names = from_here | to_here
         relayed = sorted(relays_of(settings) & to_here.keys())
         passed_on = {name: to_here[name] for name in relayed}
@@ -509,14 +515,14 @@ class Host:
             self._relays.add(passed_on)
             stack.callback(self._writers.close_all)
             if not names:  # a guest has nothing to give, or to lose
-                self._begin(self._program)
+                self._begin(programs)
                 async with self.endpoint.running(), self.control.asked():
                     yield
                 return
-            self._lost = lost = LostFiles(names, program, self._restored, self._look)
+            self._lost = lost = LostFiles(names, self._restored, self._look)
             source.watch_over(lost)
             sink.watch_over(lost)
-            self._begin(lost)
+            self._begin([lost, *programs])
             source.start_without(unstreamed)
             async with (
                 telling(self._events, source, sink),
@@ -535,7 +541,7 @@ class Host:
         own = self.settings.protocol.host_id if self.settings.sink.masters else 0
         return KeptEpochs(path, own)
 
-    def _begin(self, program: Program | None) -> None:
+    def _begin(self, programs: Sequence[Program]) -> None:
         """Makes what runs the connections."""
         settings = self.settings
         self.endpoint = Endpoint(
@@ -543,7 +549,7 @@ class Host:
             settings.protocol,
             self.sink.takes,
             self._make_session,
-            program,
+            programs,
         )
         self.source.endpoint = self.sink.endpoint = self.endpoint
 
@@ -562,7 +568,9 @@ def serve_host(
     sources: Mapping[str, Path | str],
     sinks: Mapping[str, Path | str],
     program: Program | None = None,
+    programs: Iterable[Program] = (),
 ) -> Host:
     """A `Host` of these settings with other queues: name on the wire and directory of each that is
     streamed, and of each that is taken in."""
-    return Host(replace(settings, sources=sources, sinks=sinks), program=program)
+    new = replace(settings, sources=sources, sinks=sinks)
+    return Host(new, program=program, programs=programs)

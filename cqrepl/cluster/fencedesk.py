@@ -30,7 +30,6 @@ from cqrepl.cluster.fencekind import (
 )
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
-from cqrepl.net.program import Program
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import LocalProtocolError
 from cqrepl.protocol.capabilities import ENDED_CAPABILITY
@@ -63,16 +62,13 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class FenceDesk:
-    """A program of its own on the connections of a host of a cluster, beside the user's."""
+    """A program on the connections of a host of a cluster, beside those of the user."""
 
-    def __init__(self, host: HostParts, program: Program | None) -> None:
+    def __init__(self, host: HostParts) -> None:
         self._kind = FenceKind(host.settings.protocol.remote_ids)
         self.kinds: tuple[HandlerKind, ...] = (self._kind,)
-        if program is not None:
-            self.kinds = (*self.kinds, *program.kinds)
         self._host = host
         self._own = host.settings.protocol.host_id
-        self._program = program
         self._links: dict[int, LinkView] = {}  # the last one of each host
         self._asked_in, self._asked = trio.open_memory_channel[Asked](_ASKED_MAX)
         self._waiting: dict[str, deque[Asked]] = {}  # by queue, of those that are answered
@@ -85,8 +81,6 @@ class FenceDesk:
             self._links[link.remote_id] = link
             for name in self._host.source.names:
                 self._tell(link.remote_id, name)
-        if self._program is not None:
-            await self._program.connected(link)
 
     def announce(self, name: str) -> None:
         """This host leads a queue: all that are connected are asked to promise that, if they have
@@ -106,12 +100,10 @@ class FenceDesk:
     async def told(self, link: LinkView, event: object) -> None:
         if isinstance(event, Asked):
             await self._asked_in.send(event)
-        elif isinstance(event, FenceTold):
+        else:
+            assert isinstance(event, FenceTold)
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # no task waits
                 await event.channel.send((event.name, event.value))
-        else:
-            assert self._program is not None
-            await self._program.told(link, event)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -15,13 +15,12 @@ from cqrepl.net.doorstep import Doorstep
 from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
-from cqrepl.net.program import Program
+from cqrepl.net.program import Program, check_kinds
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
 from cqrepl.protocol.messages.queuenames import QueueNames
-from cqrepl.protocol.subhandler import HandlerKind
 
 LOOK_SECONDS: Final = 0.5  # between two looks for peers, of one that gives up
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
@@ -35,7 +34,10 @@ class Endpoint:
     Args:
         takes: names of the queues that may be offered to this side; there may come more.
         make_session: makes what works on a new connection.
-        program: adds handlers of its own.
+        programs: add handlers of their own.
+
+    Raises:
+        ValueError: two programs add a kind of the same name.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class Endpoint:
         protocol: ProtocolSettings,
         takes: Set[str],
         make_session: MakeSession,
-        program: Program | None = None,
+        programs: Sequence[Program] = (),
     ) -> None:
         self.settings = net
         self.protocol = protocol
@@ -52,8 +54,9 @@ class Endpoint:
         self.ended_orderly = trio.Event()  # some peer has ended in order
         self._takes = takes
         self._make_session = make_session
-        self._program = program
-        self._kinds: tuple[HandlerKind, ...] = () if program is None else program.kinds
+        check_kinds(programs)
+        self._programs = programs
+        self._kinds = tuple(each.kinds for each in programs)
         self._roster = Roster(net.guests_max)
         self._doorstep = Doorstep()
         self._log = PeerLog()
@@ -210,7 +213,7 @@ class Endpoint:
                 self.settings.pausing,
                 guest_bytes_per_s=self.settings.guest_bytes_per_s,
                 limit_of=self._limit_of,
-                program=self._program,
+                programs=self._programs,
                 log=self._log,
             )
         except OSError as error:  # too few descriptors; later there may be some
@@ -265,6 +268,6 @@ class Endpoint:
             settings=settings,
             is_dialler=host_id is not None,
             takes=self._takes,
-            kinds=self._kinds,
+            programs=self._kinds,
             takes_guests=self.settings.guests_max > 0,
         )

@@ -13,7 +13,7 @@ which then only hands it what is to be said. They go on from where it stopped.
 import logging
 import math
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -24,7 +24,7 @@ from cqrepl.kernel.live import Pausing
 from cqrepl.net.eventloop import read_by_none
 from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
-from cqrepl.net.program import Program
+from cqrepl.net.program import Program, name_of
 from cqrepl.net.sharedsocket import SharedSocket
 from cqrepl.net.tokenbucket import Rooms, TokenBucket
 from cqrepl.protocol import Connection, RemoteProtocolError
@@ -73,7 +73,7 @@ class Pump:
         pausing: how a source waits for the next excerpt.
         guest_bytes_per_s: what a peer that is no member may send; None for any number.
         limit_of: how many bytes of excerpts a second a host is sent; 0 for any number.
-        program: has handlers of its own on the connection.
+        programs: have handlers of their own on the connection.
         log: of what peers bring about.
     """
 
@@ -87,7 +87,7 @@ class Pump:
         *,
         guest_bytes_per_s: int | None = None,
         limit_of: LimitOf = _no_limit,
-        program: Program | None = None,
+        programs: Sequence[Program] = (),
         log: PeerLog | None = None,
     ) -> None:
         self.stream = stream
@@ -106,7 +106,7 @@ class Pump:
         self._admit = admit
         self._guest_bytes_per_s = guest_bytes_per_s
         self._guest_room: int | None = None  # bytes that are taken of a guest at a time
-        self._program = program
+        self._programs = programs
         self._limit_of = limit_of
         self._bucket = TokenBucket()
         self._shared = SharedSocket(stream, connection, pausing, self._bucket, self.wake)
@@ -251,8 +251,8 @@ class Pump:
                     self._log_refusal(event)
                 if isinstance(event, Connected):
                     self._name_queues(session)
-                if self._program is not None and isinstance(event, Connected | Told):
-                    await self._act_on_program(self._program, event)
+                if self._programs and isinstance(event, Connected | Told):
+                    await self._act_on_programs(event)
                 await session.act(event)
         except RemoteProtocolError as error:
             if self.connection.remote_id is None and not self.connection.config.is_dialler:
@@ -303,16 +303,24 @@ class Pump:
         if is_open and is_host and self.connection.names_queues:
             self.connection.name_queues(session.queue_names)
 
-    async def _act_on_program(self, program: Program, event: Connected | Told) -> None:
-        with Contained(self._fail_by_program, RemoteProtocolError), read_by_none():
-            if isinstance(event, Connected):
-                await program.connected(self.connection.link)
-            else:
-                await program.told(self.connection.link, event.event)
+    async def _act_on_programs(self, event: Connected | Told) -> None:
+        """Has each program hear of the peer, or one of them what its handler tells."""
+        for number, program in enumerate(self._programs):
+            if isinstance(event, Told) and event.program != number:
+                continue
+            link = self.connection.link_of(number)
+            report = partial(self._fail_by_program, program)
+            with Contained(report, RemoteProtocolError), read_by_none():
+                if isinstance(event, Told):
+                    await program.told(link, event.event)
+                else:
+                    await program.connected(link)
+            if self.has_failed:  # the connection is over, for those behind this one, too
+                return
 
-    def _fail_by_program(self, error: Exception) -> None:
-        """Ends the connection: the program has not dealt with what it was told."""
-        why = f"the program has failed: {error!r}"
+    def _fail_by_program(self, program: Program, error: Exception) -> None:
+        """Ends the connection: a program has not dealt with what it was told."""
+        why = f"the program has failed: {name_of(program)}: {error!r}"
         _logger.error("%s: closed: %s", self.label, why, exc_info=error)
         self.fail(why)
 

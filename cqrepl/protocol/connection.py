@@ -178,8 +178,16 @@ class Connection:
 
     @property
     def link(self) -> LinkView:
-        """The connection as a program's handlers see it."""
+        """The connection as a program's handlers see it, where there is one program."""
         return self._router
+
+    def link_of(self, program: int) -> LinkView:
+        """The connection as the handlers of one program see it.
+
+        Args:
+            program: its number, in the order of `ConnectionConfig.programs`.
+        """
+        return self._router.link_of(program)
 
     @property
     def is_guest(self) -> bool:

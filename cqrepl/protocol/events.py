@@ -301,9 +301,14 @@ class QueuesNamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """An event that a program's own handler tells the program's shell."""
+    """An event that a program's own handler tells the program's shell.
+
+    Args:
+        program: number of that program, in the order of `ConnectionConfig.programs`.
+    """
 
     event: object
+    program: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

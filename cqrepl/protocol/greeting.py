@@ -29,7 +29,7 @@ class ConnectionConfig:
     Args:
         is_dialler: our side dialled; the settings then name exactly one remote id.
         takes: the queues that a sink takes from the network.
-        kinds: the rows of the handler table that a program adds.
+        programs: of each program, the rows that it adds to the handler table.
         takes_guests: a peer that is no member is let in.
         cid_first: cids that we choose count up from here; 0 for those of our host id.
     """
@@ -37,7 +37,7 @@ class ConnectionConfig:
     settings: ProtocolSettings = field(default_factory=ProtocolSettings)
     is_dialler: bool
     takes: Set[str] = frozenset()
-    kinds: tuple[HandlerKind, ...] = ()
+    programs: tuple[tuple[HandlerKind, ...], ...] = ()
     takes_guests: bool = True
     cid_first: int = 0
 
@@ -51,7 +51,7 @@ class ConnectionConfig:
     def announcement(self) -> Announcement:
         """The announcement of our side."""
         guest = self.settings.guest
-        needed = frozenset[str]().union(*(kind.needs for kind in self.kinds))
+        needed = frozenset[str]().union(*(kind.needs for kinds in self.programs for kind in kinds))
         if self.settings.runs and not guest:  # which has no queues
             needed |= {RUNS_CAPABILITY}
         return Announcement(

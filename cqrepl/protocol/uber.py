@@ -49,12 +49,13 @@ from cqrepl.protocol.messages.registry import HANDLERS, ProgramHandler, name_of
 from cqrepl.protocol.messages.runs import RUN_BYTES_MAX
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.programfault import HANDLER_FAILED, Contained, GuardedHandler
+from cqrepl.protocol.programlink import ProgramLink
 from cqrepl.protocol.queuelist import PeerQueues
 from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.protocol.states import SinkState
-from cqrepl.protocol.subhandler import HandlerKind, SubHandler
+from cqrepl.protocol.subhandler import HandlerKind, LinkView, SubHandler
 from wire import Document, Reader, Splitter, WireError
 from wire.header import META_DATA
 
@@ -67,6 +68,7 @@ WAITING_MAX: Final = 8 * 1024 * 1024  # bytes that wait for a peer that goes on 
 _CSP_MAX: Final = 1024
 _NO_CID: Final = Cid(0)
 _QUEUES: Final = (SourceHandler, SinkHandler)
+_Row = tuple[int, HandlerKind]  # the number of a program, and a kind that it adds
 
 
 class Router:
@@ -89,7 +91,8 @@ class Router:
         self.capabilities: frozenset[str] = frozenset()
         self.is_guest = False
         self.problem: str | None = None  # what ends the connection with the next document
-        self._kinds = _table(config.kinds)
+        self._rows = _table(config.programs)
+        self._links: dict[int, ProgramLink] = {}  # by program
         self._cid_next = config.own_cid_first
         self._cid_selected = _NO_CID
         self._selecting: bytes | None = None  # body of the document that selected this one
@@ -266,6 +269,12 @@ class Router:
     def tell(self, event: object) -> None:
         self.outbox.tell(Told(event=event))
 
+    def link_of(self, program: int) -> LinkView:
+        """The connection as the handlers of one program see it, always the same object."""
+        if program not in self._links:
+            self._links[program] = ProgramLink(self, self.outbox, program)
+        return self._links[program]
+
     # what is due
 
     def is_due(self, now: float) -> bool:
@@ -424,13 +433,14 @@ class Router:
     def _accept(self, csp: str, cid: Cid, body: Handler, now: float) -> SubHandler | str | None:
         is_bound = cid in self.handlers
         if isinstance(body, UnknownHandler):
-            kind = self._kinds.get(body.alias.removeprefix("!"))
-            if kind is None or body.body is None:
+            row = self._rows.get(body.alias.removeprefix("!"))
+            if row is None or body.body is None:
                 return body.problem
+            _, kind = row
             problem = self._problem(kind.alias, kind.needs, kind.takes_guests, is_bound, cid)
             if problem is not None:
                 return problem
-            return self._accept_program(csp, cid, kind, body.body.read_fields(), now)
+            return self._accept_program(csp, cid, row, body.body.read_fields(), now)
         name = name_of(body)
         core = CORE_KINDS[name]
         is_bound = is_bound and not core.may_be_bound
@@ -438,11 +448,12 @@ class Router:
         return core.accept(csp, cid, body, self, now) if problem is None else problem
 
     def _accept_program(
-        self, csp: str, cid: Cid, kind: HandlerKind, fields: Mapping[str, Reader], now: float
+        self, csp: str, cid: Cid, row: _Row, fields: Mapping[str, Reader], now: float
     ) -> SubHandler | str:
+        program, kind = row
         where = f"{_alias(kind)} at {csp[:SHOWN]!r}"
         with Contained(partial(self.report, where), WireError, RemoteProtocolError):
-            found = kind.accept(csp, cid, kind.read_body(fields), self, now)
+            found = kind.accept(csp, cid, kind.read_body(fields), self.link_of(program), now)
             return found if isinstance(found, str) else self._guarded(cid, kind, found)
         return f"{where}: {HANDLER_FAILED}"
 
@@ -506,11 +517,12 @@ def _check_whole(cid: Cid, data: bytes) -> None:
         raise LocalProtocolError(f"cid {cid}: a document that is not whole")
 
 
-def _table(kinds: Iterable[HandlerKind]) -> dict[str, HandlerKind]:
-    table: dict[str, HandlerKind] = {}
-    for kind in kinds:
-        alias = _alias(kind)
-        if not alias or alias in table or alias in HANDLERS:
-            raise ValueError(f"a handler kind with a name of its own expected, {alias!r} came")
-        table[alias] = kind
+def _table(programs: Iterable[Iterable[HandlerKind]]) -> dict[str, _Row]:
+    table: dict[str, _Row] = {}
+    for program, kinds in enumerate(programs):
+        for kind in kinds:
+            alias = _alias(kind)
+            if not alias or alias in table or alias in HANDLERS:
+                raise ValueError(f"a handler kind with a name of its own expected, {alias!r} came")
+            table[alias] = program, kind
     return table

@@ -4,7 +4,7 @@ The file of a cluster names a master for each, which is only the first choice: w
 promised an epoch, that epoch says which host leads.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ SHOWN_MAX: Final = 10  # names of queues, of an error
 
 
 def directions(
-    settings: HostSettings, program: Program | None
+    settings: HostSettings, programs: Sequence[Program]
 ) -> tuple[dict[str, Path], dict[str, Path]]:
     """Names and directories of the queues that are streamed, and of those that are taken in.
 
@@ -35,8 +35,8 @@ def directions(
         raise ValueError(f"a queue goes one way: {', '.join(map(repr, both))} is to go both")
     paths = {**settings.sources, **settings.sinks}
     if paths and settings.protocol.guest:
-        raise ValueError("a guest has no queues, only handlers of its program")
-    if not paths and program is None:
+        raise ValueError("a guest has no queues, only handlers of its programs")
+    if not paths and not programs:
         raise ValueError("at least one queue or a program expected, none came")
     names = named(paths) if paths else {}
     from_here = {each: names[each] for each in settings.sources if each not in relays}

@@ -18,7 +18,7 @@ import trio
 from cqrepl.kernel.memory import page_populator
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.eventloop import check_in_trio
-from cqrepl.net.program import Program
+from cqrepl.net.program import Program, programs_of
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
@@ -522,6 +522,7 @@ async def serve_sink(
     any_cycle: bool = False,
     on_divergence: str = "stop",
     program: Program | None = None,
+    programs: Iterable[Program] = (),
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Sink]:
     """Takes in queues from sources for the length of an `async with` block, then ends in order.
@@ -543,6 +544,7 @@ async def serve_sink(
             `quarantine`: what it has from the first differing index on goes to a queue of its own
             below `quarantine/`, and is taken again from the source.
         program: adds handlers of its own to the connections.
+        programs: several that do; instead of `program`.
         options: where and how to reach the peers: `HostOptions`.
 
     Raises:
@@ -555,6 +557,7 @@ async def serve_sink(
         RuntimeError: not in a task of trio.
     """
     check_in_trio("cqrepl.serve_sink")
+    own_programs = programs_of(program, programs)
     if on_divergence not in ON_DIVERGENCE:
         raise ValueError(f"on_divergence: one of {', '.join(ON_DIVERGENCE)} expected")
     own = SinkSettings(
@@ -573,9 +576,11 @@ async def serve_sink(
         sink, unopened = open_sinks(paths, own, syncer, stack)
         check_any_is_left(unopened, len(paths))
         sink.start_without(unopened)
-        lost = LostFiles(paths, program, sink.restored, sink.changed.set)
+        lost = LostFiles(paths, sink.restored, sink.changed.set)
         sink.watch_over(lost)
-        endpoint = Endpoint(settings.net, settings.protocol, sink.takes, sink.make_session, lost)
+        endpoint = Endpoint(
+            settings.net, settings.protocol, sink.takes, sink.make_session, [lost, *own_programs]
+        )
         sink.endpoint = endpoint
         async with syncer.running(), lost.running(), endpoint.running():
             yield sink

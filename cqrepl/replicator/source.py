@@ -16,7 +16,7 @@ import trio
 
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.eventloop import check_in_trio
-from cqrepl.net.program import Program
+from cqrepl.net.program import Program, programs_of
 from cqrepl.net.pump import Pump
 from cqrepl.net.ticks import next_tick
 from cqrepl.protocol import AckPolicy, Connection, StopReason
@@ -588,6 +588,7 @@ async def serve_source(
     policies: Mapping[str, AckPolicy] | None = None,
     all_tailers: bool = False,
     program: Program | None = None,
+    programs: Iterable[Program] = (),
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Source]:
     """Streams queues to sinks for the length of an `async with` block, then ends in order.
@@ -609,6 +610,7 @@ async def serve_source(
         all_tailers: sinks keep where all named tailers stand; else those whose names begin
             `replicated:`.
         program: adds handlers of its own to the connections.
+        programs: several that do; instead of `program`.
         options: where and how to reach the peers: `HostOptions`.
 
     Raises:
@@ -620,6 +622,7 @@ async def serve_source(
         RuntimeError: not in a task of trio.
     """
     check_in_trio("cqrepl.serve_source")
+    own_programs = programs_of(program, programs)
     own = SourceSettings(
         acknowledge=acknowledge,
         ack_log=None if ack_log is None else Path(ack_log),
@@ -640,9 +643,11 @@ async def serve_source(
         syncer = Syncer(settings.scrub_bytes_per_s)
         source, unopened = open_source(paths, own, syncer, stack)
         check_any_is_left(unopened, len(paths))
-        lost = LostFiles(paths, program, source.restored, source.look)
+        lost = LostFiles(paths, source.restored, source.look)
         source.watch_over(lost)
-        endpoint = Endpoint(settings.net, settings.protocol, frozenset(), source.make_session, lost)
+        endpoint = Endpoint(
+            settings.net, settings.protocol, frozenset(), source.make_session, [lost, *own_programs]
+        )
         source.endpoint = endpoint
         source.start_without(unopened)
         async with syncer.running(), lost.running(), endpoint.running(), source.running():

@@ -314,10 +314,10 @@ async def test_guests_are_served_and_counted(
 @pytest.mark.parametrize("has_program", [True, False])
 async def test_a_guest_has_no_queues(tmp_path: Path, has_program: bool) -> None:
     own = settings(1, connect="127.0.0.1:1", guest="x")
-    more = {"program": Greeter()} if has_program else {}
+    program = Greeter() if has_program else None
     wanted = "a guest has no queues" if has_program else "at least one queue or a program"
     with pytest.raises(ValueError, match=wanted):
         async with serve_host(
-            own, sources={"q": tmp_path} if has_program else {}, sinks={}, **more
+            own, sources={"q": tmp_path} if has_program else {}, sinks={}, program=program
         ):
             pass

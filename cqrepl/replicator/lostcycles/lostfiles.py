@@ -19,7 +19,6 @@ import trio
 
 from cqrepl.console.units import plural
 from cqrepl.net.errors import Refused, Unreachable
-from cqrepl.net.program import Program
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import LocalProtocolError
 from cqrepl.protocol.subhandler import HandlerKind, LinkView
@@ -38,11 +37,10 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class LostFiles:
-    """A program of its own on the connections of a host, beside the one that the user has.
+    """A program on the connections of a host, beside those of the user.
 
     Args:
         paths: the directories of the host's queues, by name.
-        program: the user's.
         restored: is called with the name of a queue whose store files are all there again.
         looked: is called when a host that was asked has given what it could.
     """
@@ -50,14 +48,11 @@ class LostFiles:
     def __init__(
         self,
         paths: Mapping[str, Path],
-        program: Program | None,
         restored: Callable[[str], None],
         looked: Callable[[], None],
     ) -> None:
-        own: tuple[HandlerKind, ...] = (FetchKind(paths, self._note_given),)
-        self.kinds = own if program is None else (*own, *program.kinds)
+        self.kinds: tuple[HandlerKind, ...] = (FetchKind(paths, self._note_given),)
         self._paths = paths
-        self._program = program
         self._restored = restored
         self._looked = looked
         self._is_taking = False
@@ -111,14 +106,10 @@ class LostFiles:
             for asked in self._lost.values():
                 asked.append(link)
             self._changed.set()
-        if self._program is not None:
-            await self._program.connected(link)
 
     async def told(self, link: LinkView, event: object) -> None:
-        if not isinstance(event, FetchTold):
-            assert self._program is not None
-            await self._program.told(link, event)
-        elif self._asker is not None and self._asker.csp == event.csp:
+        assert isinstance(event, FetchTold)
+        if self._asker is not None and self._asker.csp == event.csp:
             await self._asker.told(link, event)  # which takes nothing from another host
 
     @asynccontextmanager

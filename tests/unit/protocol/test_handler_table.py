@@ -39,9 +39,9 @@ class Pair:
 
     def __init__(self, **more: Any) -> None:
         self.kinds = EchoKind(), EchoKind()
-        one = {"kinds": (self.kinds[0],), **more}
+        one = {"programs": ((self.kinds[0],),), **more}
         self.source = Ours(Role.SOURCE, is_dialler=True, **one)
-        self.sink = Ours(Role.SINK, kinds=(self.kinds[1],))
+        self.sink = Ours(Role.SINK, programs=((self.kinds[1],),))
         self.exchange()
 
     def exchange(self) -> dict[Role, list[ev.Event]]:
@@ -94,7 +94,7 @@ def test_a_message_that_a_handler_does_not_know_is_refused() -> None:
 @pytest.mark.parametrize("has_block", [True, False])
 def test_nothing_of_a_program_goes_to_a_peer_that_has_not_announced_it(has_block: bool) -> None:
     kind = EchoKind()
-    ours = Ours(Role.SINK, kinds=(kind,))
+    ours = Ours(Role.SINK, programs=((kind,),))
     block = {"cqrepl": {"v": 1}} if has_block else {}
     ours.receive(uber(SOURCE_ID, SINK_ID, **block))
     ours.said()
@@ -108,9 +108,9 @@ def test_nothing_of_a_program_goes_to_a_peer_that_has_not_announced_it(has_block
 def test_a_row_may_not_take_a_name_of_the_core() -> None:
     for alias in ("!HeartbeatHandler", "", "!"):
         with pytest.raises(ValueError, match="a name of its own"):
-            Ours(Role.SINK, kinds=(EchoKind(alias=alias),))
+            Ours(Role.SINK, programs=((EchoKind(alias=alias),),))
     with pytest.raises(ValueError, match="a name of its own"):
-        Ours(Role.SINK, kinds=(EchoKind(), EchoKind()))
+        Ours(Role.SINK, programs=((EchoKind(), EchoKind()),))
 
 
 def test_documents_that_are_not_whole_do_not_go_out() -> None:
@@ -287,7 +287,7 @@ def guest(name: str = "task-1", **more: Any) -> Ours:
 @pytest.mark.parametrize("takes_guests", [True, False])
 def test_a_guest_registers_only_what_takes_guests(takes_guests: bool) -> None:
     kinds = EchoKind(takes_guests=takes_guests), EchoKind(takes_guests=takes_guests)
-    one, other = guest(kinds=(kinds[0],)), Ours(Role.SINK, kinds=(kinds[1],))
+    one, other = guest(programs=((kinds[0],),)), Ours(Role.SINK, programs=((kinds[1],),))
     other.receive(one.connection.data_to_send())
     events = one.receive(other.connection.data_to_send())
     assert events == [ev.Connected(remote_id=SINK_ID)]
