@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.agreement.identities import OtherQueue
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.hostend import HostEnded
-    from cqrepl.replicator.hostevents import HostEvents, Role, telling
+    from cqrepl.replicator.hostevents import HostEvents, telling
     from cqrepl.replicator.hostqueue import HostQueue
     from cqrepl.replicator.leadership import (
         AckOutcome,
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.queuestate.keptepochs import Fenced
     from cqrepl.replicator.queuestate.passedon import CopyBehind
     from cqrepl.replicator.queuestate.stops import Stop
+    from cqrepl.replicator.rolelog import Role, RoleChange
     from cqrepl.replicator.safereader import SafeReader
     from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
@@ -161,6 +162,7 @@ __all__ = [
     "ReturnRefused",
     "ReturnSettings",
     "Role",
+    "RoleChange",
     "RollCycle",
     "SafeReader",
     "Sequence",
@@ -262,7 +264,8 @@ _HOMES: Final = {
     "Refused": "cqrepl.net.errors",
     "ReturnRefused": "cqrepl.replicator.agreement.consent",
     "ReturnSettings": "cqrepl.replicator.agreement.consent",
-    "Role": "cqrepl.replicator.hostevents",
+    "Role": "cqrepl.replicator.rolelog",
+    "RoleChange": "cqrepl.replicator.rolelog",
     "RollCycle": "cqrepl.queue",
     "SafeReader": "cqrepl.replicator.safereader",
     "Sequence": "cqrepl.queue",

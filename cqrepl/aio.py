@@ -167,7 +167,7 @@ class AsyncioHost:
         settings: as for `cqrepl.Host`.
         program: adds handlers of its own to the connections. Its coroutines are trio's.
         programs: several that do; instead of `program`.
-        events: what is called when something has changed, in a thread of its own.
+        events: what is called when something has changed, in a thread of its own; one or several.
 
     Raises:
         QueueError, Refused, Unreachable, ValueError: when it is entered, as `cqrepl.Host`.
@@ -181,7 +181,7 @@ class AsyncioHost:
         *,
         program: Program | None = None,
         programs: Iterable[Program] = (),
-        events: HostEvents | None = None,
+        events: HostEvents | Iterable[HostEvents] | None = None,
     ) -> None:
         self.settings = settings
         self._programs = programs_of(program, programs)

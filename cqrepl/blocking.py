@@ -61,7 +61,7 @@ class BlockingHost:
         *,
         program: Program | None = None,
         programs: Iterable[Program] = (),
-        events: HostEvents | None = None,
+        events: HostEvents | Iterable[HostEvents] | None = None,
     ) -> None:
         self.settings = settings
         self._programs = programs_of(program, programs)

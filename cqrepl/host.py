@@ -52,6 +52,7 @@ from cqrepl.replicator.queuestate.queues import check_apart, named
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.queuestate.unopened import check_any_is_left
 from cqrepl.replicator.relaydesk import RelayDesk
+from cqrepl.replicator.rolelog import RoleLog
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_source
@@ -70,7 +71,8 @@ class Host:
         program: adds handlers of its own to the connections.
         programs: several that do; instead of `program`. Each is told of each peer, in their order,
             and hears of its own handlers only.
-        events: what is called when something has changed.
+        events: what is called when something has changed; several for several programs, none of
+            which waits for another one.
 
     A guest (`ProtocolSettings.guest`) has no queues: its program registers what takes guests.
 
@@ -96,10 +98,10 @@ class Host:
         *,
         program: Program | None = None,
         programs: Iterable[Program] = (),
-        events: HostEvents | None = None,
+        events: HostEvents | Iterable[HostEvents] | None = None,
     ) -> None:
         self.settings = settings
-        self._events = events
+        self._events = events if isinstance(events, HostEvents) else tuple(events or ())
         self.control: Final = ControlDesk(self)
         self._programs = programs_of(program, programs)
         self._block: AbstractAsyncContextManager[None] | None = None
@@ -109,6 +111,7 @@ class Host:
         self._lost: LostFiles | None = None
         self._syncer: Syncer  # of a host that runs
         self._relays: RelayDesk
+        self._roles: RoleLog | None = None
         self._promoter: Promoter | None = None  # of a host of a cluster
 
     async def __aenter__(self) -> Self:
@@ -395,6 +398,8 @@ class Host:
             await self.source.remove(name)
         self._paths.pop(name, None)
         await self.direction.close_writer(name, "it was removed from this host")
+        if self._roles is not None:
+            self._roles.removed(name)
         if self._lost is not None:
             self._lost.forget(name)
 
@@ -523,9 +528,10 @@ class Host:
             source.watch_over(lost)
             sink.watch_over(lost)
             self._begin([lost, *programs])
+            self._roles = RoleLog(source, sink)
             source.start_without(unstreamed)
             async with (
-                telling(self._events, source, sink),
+                telling(self._events, source, sink, self._roles),
                 syncer.running(),
                 lost.running(),
                 self.endpoint.running(),

@@ -76,6 +76,7 @@ class Connection:
         self._outbox = Outbox(config.settings.shape)
         self._inflow = Inflow(GREETING_BYTES_MAX)
         self._router = Router(config, self._outbox)
+        self.link_of = self._router.link_of  # the connection as one program sees it, by its number
         self._own_queues: tuple[Cid, OwnQueues] | None = None  # with the cid
         self._pace = AnswerPace(config.settings.heartbeat.timeout_seconds)
         self._greeting_deadline = now + GREETING_SECONDS
@@ -180,14 +181,6 @@ class Connection:
     def link(self) -> LinkView:
         """The connection as a program's handlers see it, where there is one program."""
         return self._router
-
-    def link_of(self, program: int) -> LinkView:
-        """The connection as the handlers of one program see it.
-
-        Args:
-            program: its number, in the order of `ConnectionConfig.programs`.
-        """
-        return self._router.link_of(program)
 
     @property
     def is_guest(self) -> bool:

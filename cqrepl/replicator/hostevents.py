@@ -1,20 +1,22 @@
 """The events that a host tells its program: what is safe, how far copies are, what differs, and who
 leads.
 
-Theory of operation. Nothing is queued. One task compares how things stand with what was told last,
-and has a thread make one call for each difference. While a call lasts, nothing else is told, and
-afterwards only how things stand then. So a program that takes its time delays no other part of the
-host, what waits for it never grows beyond one value for each queue and host, and the pumps, native
-or not, know nothing of it. The task hears of acknowledgements by a watch at the board, which rings
-the bell of the event loop. For all else it looks once a second, and when something has changed.
+Theory of operation. Nothing is queued but changes of roles (`rolelog`), of which a program hears
+each one: that its host was deposed is news also where it leads again by then. For all else one task
+compares how things stand with what was told last, and has a thread make one call for each
+difference. While a call lasts, nothing else is told, and afterwards only how things stand then. So
+a program that takes its time delays no other part of the host, what waits for it never grows beyond
+one value for each queue and host, and the changes that the role log keeps for it; and the pumps,
+native or not, know nothing of it. The task hears of acknowledgements by a watch at the board, which
+rings the bell of the event loop. For all else it looks once a second, and when something has
+changed.
 """
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -28,6 +30,7 @@ from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.queuestate.queues import Signal
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.reaches import Reach, reaches_of
+from cqrepl.replicator.rolelog import Role, RoleChange, RoleLog
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import surroundings
@@ -39,21 +42,13 @@ NOTHING: Final = -1
 _logger: Final = logging.getLogger(__name__)
 
 
-class Role(Enum):
-    """The work of this host on a queue."""
-
-    LEADING = "leading"  # it streams the queue, and local writers may append
-    FOLLOWING = "following"  # it takes the queue in
-    IDLE = "idle"  # neither: it was removed, this host has stepped down, or another one leads
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvents:
     """The functions that a host calls when something is different; each may be left out.
 
     The calls come one after the other, from a thread that is not the event loop's, and may take
-    their time: what changes meanwhile is told afterwards, as it stands then. An exception is
-    logged, and changes nothing else.
+    their time: what changes meanwhile is told afterwards, as it stands then; changes of roles are
+    told one by one. An exception is logged, and changes nothing else.
 
     Args:
         on_acked: name of a queue, and the index up to which its policy calls it safe now. Not of a
@@ -63,8 +58,10 @@ class HostEvents:
             Of a queue that is taken in, of what its source had when the stream began; the id is
             that of its master, 0 where it is taken from any host.
         on_diverged: the stop of a queue whose copies differ; once, until it goes on.
-        on_role: name of a queue, and what this host does with it: at the start, and when that
+        on_role: name of a queue, and what this host does with it: at the start, and each time that
             changes.
+        on_role_change: the same with the epoch and its leader (`RoleChange`); also when only these
+            change.
         on_unknown: name of a queue, and how many of its waits have ended by now without knowing
             whether hosts have what they waited for: the time of the policy was over.
     """
@@ -73,12 +70,13 @@ class HostEvents:
     on_lag: Callable[[str, int, int | None], None] | None = None
     on_diverged: Callable[[Stop], None] | None = None
     on_role: Callable[[str, Role], None] | None = None
+    on_role_change: Callable[[RoleChange], None] | None = None
     on_unknown: Callable[[str, int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One of the four functions of a program, and what it is told."""
+    """One of the functions of a program, and what it is told."""
 
     name: str
     function: Callable[..., None]
@@ -91,10 +89,15 @@ class EventDesk:
     Args:
         source: None for a host that streams nothing.
         sink: None for one that takes nothing in.
+        roles: of that host; None: it has no log of its own.
     """
 
     def __init__(
-        self, events: HostEvents, source: Source | None = None, sink: Sink | None = None
+        self,
+        events: HostEvents,
+        source: Source | None = None,
+        sink: Sink | None = None,
+        roles: RoleLog | None = None,
     ) -> None:
         self._events = events
         self._source = source
@@ -103,7 +106,11 @@ class EventDesk:
         self._ends: dict[tuple[str, int], int] = {}  # of the queue, at the look before
         self._lags: dict[tuple[str, int], int | None] = {}
         self._diverged: list[Stop] = []
-        self._roles: dict[str, Role] = {}
+        self._has_own_log = roles is None
+        self._log = RoleLog(source, sink) if roles is None else roles
+        wants_roles = events.on_role is not None or events.on_role_change is not None
+        self._reader = self._log.reader() if wants_roles else None
+        self._roles: dict[str, Role] = {}  # as told
         self._unknown: dict[str, int] = {}  # waits
         self._lags_due = -math.inf  # by trio's clock
         self._limiter = trio.CapacityLimiter(1)
@@ -114,12 +121,18 @@ class EventDesk:
     async def running(self) -> AsyncIterator[None]:
         """For the length of a block tells what is different; and, within a second, how things
         stand at its end in order."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._work)
-            yield
-            nursery.cancel_scope.deadline = trio.current_time() + END_SECONDS
-            self._is_ending = True
-            self._rest.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._work)
+                yield
+                nursery.cancel_scope.deadline = trio.current_time() + END_SECONDS
+                self._is_ending = True
+                self._rest.cancel()
+        finally:
+            if self._reader is not None:
+                self._log.drop(self._reader)
+            if self._has_own_log:
+                self._log.end()
 
     async def _work(self) -> None:
         is_last = False
@@ -163,8 +176,7 @@ class EventDesk:
         """The calls that are to be made; from now on they count as made."""
         calls: list[_Call] = []
         events = self._events
-        if events.on_role is not None:
-            calls += [_Call("on_role", events.on_role, each) for each in self._new_roles()]
+        calls += self._new_roles()
         if events.on_acked is not None:
             calls += [_Call("on_acked", events.on_acked, each) for each in self._new_acked()]
         if events.on_unknown is not None:
@@ -226,23 +238,18 @@ class EventDesk:
         self._diverged = [stop for stop in stops if stop.reason is StopReason.DIVERGED]
         return [stop for stop in self._diverged if stop not in before]
 
-    def _new_roles(self) -> Iterator[tuple[str, Role]]:
-        now: dict[str, Role] = {}
-        before = self._roles
-        if self._sink is not None:
-            now |= dict.fromkeys(self._sink.queues, Role.FOLLOWING)
-        if self._source is not None:
-            own = {n: each for n, each in self._source.queues.items() if each.copy is None}
-            host_id = self._source.endpoint.protocol.host_id
-            for name, queue in own.items():
-                leads = queue.epochs.now.may_lead(host_id) and not queue.leading.has_stepped_down
-                now[name] = Role.LEADING if leads else Role.IDLE
-        self._roles = now
-        for name in before.keys() - now.keys():
-            yield name, Role.IDLE
-        for name, role in now.items():
-            if before.get(name) is not role:
-                yield name, role
+    def _new_roles(self) -> Iterator[_Call]:
+        if self._reader is None:
+            return
+        self._log.look_at_all()
+        on_role, on_change = self._events.on_role, self._events.on_role_change
+        for change in self._reader.take():
+            is_other = self._roles.get(change.queue) is not change.role or change.missed
+            self._roles[change.queue] = change.role
+            if on_role is not None and is_other:
+                yield _Call("on_role", on_role, (change.queue, change.role))
+            if on_change is not None:
+                yield _Call("on_role_change", on_change, (change,))
 
 
 def _lag(reach: Reach, end_before: int | None) -> int | None:
@@ -275,11 +282,16 @@ async def _cancel_when(changed: Signal, scope: trio.CancelScope) -> None:
 
 @asynccontextmanager
 async def telling(
-    events: HostEvents | None, source: Source | None = None, sink: Sink | None = None
+    events: HostEvents | Iterable[HostEvents] | None,
+    source: Source | None = None,
+    sink: Sink | None = None,
+    roles: RoleLog | None = None,
 ) -> AsyncIterator[None]:
-    """For the length of a block tells a program, if there is one; arguments as `EventDesk`."""
-    if events is None:
+    """For the length of a block tells a program, or each of several: none of them waits for
+    another one. Arguments as `EventDesk`."""
+    each_one = (events,) if isinstance(events, HostEvents) else tuple(events or ())
+    async with AsyncExitStack() as stack:
+        for each in each_one:
+            desk = EventDesk(each, source, sink, roles)
+            await stack.enter_async_context(desk.running())
         yield
-    else:
-        async with EventDesk(events, source, sink).running():
-            yield

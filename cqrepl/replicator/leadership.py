@@ -160,6 +160,7 @@ class Leading:
         self.why_fenced = ""
         self._stepping = threading.Lock()  # of both
         self.on_step_down: Callable[[], None] = lambda: None
+        self.role_changed: Callable[[], None] = lambda: None  # called in order, in any thread
         self.hindrances: Callable[[AckPolicy], Sequence[str]] = lambda policy: ()
         self._path = path
         self._board = board
@@ -429,6 +430,7 @@ class Leading:
             if self.why_fenced:
                 raise self._stepped_down(self.why_fenced)
             self.has_stepped_down = False
+            self.role_changed()
 
     def fence(self, why: str) -> None:
         """Another host leads the queue: nothing is appended here any more, and all waits end. In
@@ -436,6 +438,7 @@ class Leading:
         with self._stepping:
             is_news, self.has_stepped_down = not self.has_stepped_down, True
             self.why_fenced = why
+            self.role_changed()
         self._board.close(f"this host has stepped down: {why}")
         if is_news:
             self._tell_program()
@@ -563,8 +566,9 @@ class Leading:
         self._count_unknown()
         if policy.on_timeout is not OnTimeout.STEP_DOWN:
             return AckOutcome.UNKNOWN
-        with self._stepping:
+        with self._stepping:  # another thread may lead again now
             is_news, self.has_stepped_down = not self.has_stepped_down, True
+            self.role_changed()
         if is_news:
             self.on_step_down()
         return AckOutcome.STEPPED_DOWN

@@ -8,9 +8,9 @@ from pathlib import Path
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
-from cqrepl.replicator.hostevents import Role
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.rolelog import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

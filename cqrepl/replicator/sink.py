@@ -51,6 +51,7 @@ from cqrepl.replicator.queuestate.queues import (
 )
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.queuestate.unopened import Unopened, check_any_is_left
+from cqrepl.replicator.rolewatchers import RoleWatchers
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
 
 ON_DIVERGENCE: Final = ("stop", "quarantine")
@@ -65,6 +66,7 @@ class Sink:
 
     def __init__(self, queues: list[SinkQueue], opener: "SinkOpener") -> None:
         self.queues = {queue.name: queue for queue in queues}
+        self.role_watchers = RoleWatchers()
         self.takes = set(self.queues)  # names; those of queues that were removed, too
         self._opener = opener
         self.changed = Signal()
@@ -255,6 +257,7 @@ class Sink:
             await until(lambda: not self._is_used(queue), self.changed)
             await in_thread(partial(queue.epochs.promise, number, host_id))
             queue.master_id = host_id
+            self.role_watchers.look(name)
         finally:
             if held is None:
                 self._take(queue)
@@ -321,6 +324,7 @@ class Sink:
         self.queues[queue.name] = queue
         self.takes.add(queue.name)
         queue.tell_damage = partial(self._lost_files.note, queue.name)
+        self.role_watchers.look(queue.name)
         self._take(queue)
 
     async def drop(self, queue: SinkQueue) -> None:
@@ -342,6 +346,7 @@ class Sink:
         """Takes a queue from another host than before."""
         queue = self.queues[name]
         queue.master_id = master_id
+        self.role_watchers.look(name)
         for session in list(self._sessions()):
             session.from_here.look_again()
             refusal = session.from_here.refusal(queue)

@@ -7,7 +7,7 @@ store. Only while a sink copies back is the queue written, and locked for every 
 
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Set
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
@@ -58,6 +58,7 @@ from cqrepl.replicator.queuestate.queues import (
 )
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.queuestate.unopened import Unopened, check_any_is_left
+from cqrepl.replicator.rolewatchers import RoleWatchers
 from cqrepl.replicator.settings import (
     HostOptions,
     SourceSettings,
@@ -91,8 +92,10 @@ class Source:
         self._late = late
         self._bell = bell
         self._shared = SourceShared(settings, self.queues, late.troubles, bell.changed)
+        self.role_watchers = RoleWatchers()
         for queue in queues:
             queue.note_stop = self._shared.note_stop
+            self.role_watchers.watch(queue.leading)
         late.take, late.stop = self._take, self._stop_unopened
 
     @property
@@ -146,11 +149,9 @@ class Source:
                 and names none.
         """
         each = self._only(queue)
-        policy = policy or each.leading.given
-        if policy is None:
-            outcome = await each.leading.wait_hosts(index)
-        else:
-            outcome = await each.leading.wait_acked(index, policy)
+        leading, policy = each.leading, policy or each.leading.given
+        wait = leading.wait_acked(index, policy) if policy else leading.wait_hosts(index)
+        outcome = await wait
         each.counters.drained()
         return outcome
 
@@ -348,6 +349,7 @@ class Source:
         queue.note_stop = self._shared.note_stop
         queue.tell_damage = partial(self._lost_files.note, queue.name)
         self.queues[queue.name] = queue
+        self.role_watchers.watch(queue.leading)
         for session in self._sessions():
             session.offer_late(queue.name)
         self._shared.changed.set()
@@ -373,9 +375,8 @@ class Source:
         """The queues that no sink takes, or that are damaged there and may yet be mended; None
         while one gets further, or while there is no sink, or one that has everything and tells what
         its files hold."""
-        if self._lost_files.is_mending or self._caught_up():
-            return None
-        if any(session.has_one_under_way for session in self._sessions()):
+        is_one_under_way = any(session.has_one_under_way for session in self._sessions())
+        if self._lost_files.is_mending or self._caught_up() or is_one_under_way:
             return None
         progresses = self._progresses()
         if not progresses:  # one that comes again may give back what a damaged queue has lost
@@ -433,12 +434,11 @@ class Source:
         """False for a queue whose directory, or table store, is not the one that was opened. One
         that is passed on is opened, and opened again, by who takes it in."""
         queue = self.queues[name]
-        try:
+        with suppress(QueueError, OSError):
             if queue.copy is None:
                 queue.queue.check_name()
-        except (QueueError, OSError):
-            return False
-        return True
+            return True
+        return False
 
     def resume(self, name: str) -> None:
         """It goes on. Where it has stopped, all is compared again with another connection."""
@@ -622,7 +622,6 @@ async def serve_source(
         RuntimeError: not in a task of trio.
     """
     check_in_trio("cqrepl.serve_source")
-    own_programs = programs_of(program, programs)
     own = SourceSettings(
         acknowledge=acknowledge,
         ack_log=None if ack_log is None else Path(ack_log),
@@ -645,10 +644,10 @@ async def serve_source(
         check_any_is_left(unopened, len(paths))
         lost = LostFiles(paths, source.restored, source.look)
         source.watch_over(lost)
-        endpoint = Endpoint(
-            settings.net, settings.protocol, frozenset(), source.make_session, [lost, *own_programs]
+        users = [lost, *programs_of(program, programs)]
+        source.endpoint = endpoint = Endpoint(
+            settings.net, settings.protocol, frozenset(), source.make_session, users
         )
-        source.endpoint = endpoint
         source.start_without(unopened)
         async with syncer.running(), lost.running(), endpoint.running(), source.running():
             yield source

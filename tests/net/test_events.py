@@ -16,8 +16,9 @@ from cqrepl.host import Host
 from cqrepl.protocol import AckPolicy, StopReason
 from cqrepl.protocol.ackpolicy import From
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.hostevents import EventDesk, HostEvents, Role, _lag, telling
+from cqrepl.replicator.hostevents import EventDesk, HostEvents, _lag, telling
 from cqrepl.replicator.reaches import Reach
+from cqrepl.replicator.rolelog import Role
 from cqrepl.replicator.settings import HostSettings, SourceSettings
 from cqrepl.replicator.source import serve_source
 from tests.support.nothreads import no_threads

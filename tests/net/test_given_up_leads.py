@@ -11,7 +11,7 @@ import trio.testing
 import cqrepl
 from cqrepl import AckOutcome, AckPolicy, Host, HostSettings, QueueLocked, Refused, SteppedDown
 from cqrepl.queue.files.epochfile import load_epochs
-from cqrepl.replicator.hostevents import Role
+from cqrepl.replicator.rolelog import Role
 from tests.support.promotions import Cluster, cluster, last
 from tests.support.replicas import eventually, last_of, more_excerpts
 from tests.support.samples import fill, noon_index

@@ -18,8 +18,8 @@ from cqrepl.protocol import StopReason
 from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts, write_refused
 from cqrepl.queue import QueueDamaged, QueueError, QueueLocked
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs, store_epochs
-from cqrepl.replicator.hostevents import Role
 from cqrepl.replicator.queuestate.stops import Stop
+from cqrepl.replicator.rolelog import Role
 from cqrepl.status.snapshot import snapshot_of
 from tests.support.promotions import cluster, last
 from tests.support.replicas import copied, eventually, last_of, more_excerpts

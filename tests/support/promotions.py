@@ -9,7 +9,8 @@ import trio
 
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings
 from cqrepl.net.address import Address
-from cqrepl.replicator.hostevents import HostEvents, Role
+from cqrepl.replicator.hostevents import HostEvents
+from cqrepl.replicator.rolelog import Role, RoleChange
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
 from tests.support.ports import reserved_port
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
@@ -30,6 +31,8 @@ class Cluster:
         self.hosts: dict[int, Host] = {}
         self._ids = range(1, count + 1)
         self.roles: dict[int, list[Role]] = {host_id: [] for host_id in self._ids}
+        self.changes: dict[int, list[RoleChange]] = {host_id: [] for host_id in self._ids}
+        self.events: dict[int, list[HostEvents]] = {}  # more of a host that is started
         self.masters = dict.fromkeys(self._ids, 1)
         self._folder = folder
         self._nursery = nursery
@@ -67,7 +70,13 @@ class Cluster:
         self, host_id: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         end, killed, ended = self._ends[host_id] = trio.Event(), trio.CancelScope(), trio.Event()
-        events = HostEvents(on_role=lambda _, role: self.roles[host_id].append(role))
+        events = [
+            HostEvents(
+                on_role=lambda _, role: self.roles[host_id].append(role),
+                on_role_change=self.changes[host_id].append,
+            ),
+            *self.events.get(host_id, ()),
+        ]
         try:
             with killed:
                 async with Host(self.settings(host_id), events=events) as self.hosts[host_id]:
