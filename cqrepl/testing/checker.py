@@ -39,15 +39,9 @@ class Written:
     digests: dict[int, set[bytes]] = field(default_factory=dict)
     newest: dict[int, bytes] = field(default_factory=dict)
     collected: dict[int, bytes] = field(default_factory=dict)  # retention took them off the source
-    unproved: list[range] = field(default_factory=list)  # a power cut may have torn these
     torn: dict[int, set[bytes]] = field(default_factory=dict)  # what power cuts have left
     taken: set[tuple[int, bytes]] = field(default_factory=set)  # faults left these on no copy
     queues: int = 1  # that were begun, one after the other
-
-    def may_be_torn(self, first: int, last: int) -> None:
-        """The power of the source's host is cut, and no other host has acknowledged these: what is
-        left of them, no copy can tell."""
-        self.unproved.append(range(first, last + 1))
 
     def begin_anew(self) -> None:
         """The queue is another one from now on: what was in the last one belongs nowhere."""
@@ -168,8 +162,6 @@ def check_agreed(said: Iterable[str]) -> None:
 def check_invented(name: str, found: Mapping[int, bytes], written: Written) -> None:
     """Nothing stands anywhere that was not written there."""
     for index, digest in found.items():
-        if any(index in part for part in written.unproved):
-            continue
         if digest in written.torn.get(index, ()):
             continue
         if digest not in written.digests.get(index, ()):

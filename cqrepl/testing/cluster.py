@@ -20,7 +20,7 @@ from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue.format.index import format_index
 from cqrepl.testing.causes import Cause
-from cqrepl.testing.checker import content, last_index
+from cqrepl.testing.checker import Written, content, last_index
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labhosts import (
     BATCHES,
@@ -59,6 +59,16 @@ class Stream:
     application: Application
     vias: Mapping[int, int] = field(default_factory=dict)
     causes: list[Cause] = field(default_factory=list)
+
+    @property
+    def all_copies(self) -> list[Copy]:
+        """The source's, and all others."""
+        return [self.source, *self.sinks]
+
+    @property
+    def written(self) -> Written:
+        """All that the application was told was appended."""
+        return self.application.written
 
     @property
     def master(self) -> int:

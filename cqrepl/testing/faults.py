@@ -233,7 +233,7 @@ class Injector:
             host.ack_log = None  # the operator has read why it does not start
 
     async def _restore(self, fault: Fault, copy: Copy, stream: Stream) -> None:
-        backup, written = f"backup of {fault.at}", stream.application.written
+        backup, written = f"backup of {fault.at}", stream.written
         host = copy.host
         copy_directory(copy.path, host.machine.path / backup)
         queues = written.queues
@@ -262,7 +262,7 @@ class Injector:
             else:
                 host.tell(f"gc removes {len(gone)} files")
                 removed = before.keys() - _content(copy.path).keys() if gone else ()
-                written = stream.application.written
+                written = stream.written
                 written.collected |= {index: before[index] for index in removed}
         host.machine.alive.discard(process.pid)
 

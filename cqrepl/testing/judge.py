@@ -88,11 +88,15 @@ class Judge:
         for host, marks in sorted(queue.marks.items()):
             there = self._cluster.hosts.get(host)
             sink = None if there is None else there.copies[self._stream.master]
-            if sink is not None and not sink.holds_others and not is_behind(sink, self._stream):
+            if (
+                sink is not None
+                and not sink.holds_others
+                and not is_behind(sink, self._stream.written)
+            ):
                 check_mark(sink.title, marks.acknowledged, sink.path)
             if copy.is_own:
                 check_mark(self._who("the source itself"), marks.acknowledged, copy.path)
-            elif not copy.holds_others and not is_behind(copy, self._stream):
+            elif not copy.holds_others and not is_behind(copy, self._stream.written):
                 check_mark(copy.title, marks.acknowledged, copy.path)
 
     @property
@@ -132,7 +136,7 @@ class Judge:
             BrokenPromiseError: something is not as it must be.
         """
         stream, told = self._stream, self._cluster.story.tell
-        written, source = stream.application.written, stream.source
+        written, source = stream.written, stream.source
         self._check_causes()
         is_damaged = all(map(self._has_told, stream.sinks)) and not is_readable(source.path)
         found = held(source) if is_damaged else content(source.path)
@@ -172,7 +176,7 @@ class Judge:
                 raise BrokenPromiseError("cause", text)
 
     def _judge_copy(self, sink: Copy, found: dict[int, bytes], first: int) -> None:
-        written = self._stream.application.written
+        written = self._stream.written
         if _is_astray(sink):
             raise BrokenPromiseError(
                 "refused", f"{sink.title} goes on in the source's own directory"

@@ -14,7 +14,7 @@ import trio
 from cqrepl.net.controlsocket import Values
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.quarantine import FOLDER_NAME, REPORT_NAME
-from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, OF_THE_CLOCK
+from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, OF_THE_CLOCK, unexplained
 from cqrepl.testing.checker import (
     BrokenPromiseError,
     check_invented,
@@ -28,6 +28,7 @@ from cqrepl.testing.checker import (
 from cqrepl.testing.labhosts import Copy
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.ledwaits import LedWaits
+from cqrepl.testing.losses import is_behind
 from cqrepl.testing.operators import Operator
 from cqrepl.testing.quietanswers import Pair
 from cqrepl.testing.storereader import promises
@@ -64,7 +65,7 @@ class LedJudge:
                 there = self._led.copies[other]
                 if promises(there.path).promised > queue.epochs.now.number:
                     continue  # it follows a host of which this one has not heard yet
-                if not self._led.power_cuts[other]:
+                if not is_behind(there, self._led.written):
                     check_mark(there.title, marks.acknowledged, there.path)
 
     async def make_good(self) -> None:
@@ -186,7 +187,7 @@ class LedJudge:
         check_invented(f"the leader, host {leading[0]},", found, led.written)
         anywhere: dict[int, set[bytes]] = {}
         _add(anywhere, found)
-        stopped = unexplained = 0
+        stopped = 0
         for host, copy in led.copies.items():
             for path in _quarantined(copy):
                 aside = content(path)
@@ -195,12 +196,9 @@ class LedJudge:
             if host != leading[0]:
                 says = self._judge_copy(leading[0], copy, found, anywhere)
                 stopped += bool(says)
-                unexplained += bool(says) and not self._is_of_the_clock(copy, says)
-        if unexplained and not any(led.power_cuts.values()):
-            raise BrokenPromiseError("equal", "a copy differs, and no power cut explains it")
         for each in led.appended:
             is_there = each.digest in anywhere.get(each.index, ())
-            if not is_there and not led.lost_power(each.host, since=each.at):
+            if not is_there and (each.index, each.digest) not in led.written.taken:
                 text = f"{format_index(each.index)} of host {each.host}, {each.at:.3f} s, is lost"
                 raise BrokenPromiseError("lost", text)
         self._check_quarantined()
@@ -219,11 +217,9 @@ class LedJudge:
         if not self._is_equal(leader, copy) and self._has_told(copy):
             if is_readable(copy.path):
                 _add(anywhere, content(copy.path))
-            host = copy.host
-            whys = [str(stop) for stop in host.sink.stops] if host.sink else host.ends[-1:]
-            says = "; ".join(whys)
+            says = self._explained(copy)
             self._story.tell("laboratory", f"{copy.title} differs: {says}")
-            return says or "it ends"
+            return says
         held = content(copy.path)
         check_readable(copy.path, held)
         check_invented(copy.title, held, self._led.written)
@@ -234,6 +230,23 @@ class LedJudge:
             text = f"{copy.title} has all, and the leader was not told so"
             raise BrokenPromiseError("acknowledged", text)
         return ""
+
+    def _explained(self, copy: Copy) -> str:
+        """The reason that a copy has stopped, as its host says.
+
+        Raises:
+            BrokenPromiseError: nothing that was done accounts for it.
+        """
+        sink = copy.host.sink
+        if sink is None:
+            text = f"{copy.title} ends each time that it is started: {copy.host.ends[-1]}"
+            raise BrokenPromiseError("cause", text)
+        stops = [stop for stop in sink.stops if stop.name == self._led.name]
+        hosts = {copy.host.host} | self._led.have_led
+        for stop in unexplained(stops, self._led.causes, hosts):
+            if not self._is_of_the_clock(copy, stop.message):
+                raise BrokenPromiseError("cause", f"{copy.title}: no fault explains {stop}")
+        return "; ".join(map(str, stops))
 
     def _is_held_by_clocks(self) -> bool:
         """True when a copy stops because of its clock: then its master gives nothing to another one

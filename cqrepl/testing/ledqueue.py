@@ -9,6 +9,7 @@ what the copy said.
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import trio
@@ -19,16 +20,16 @@ from cqrepl.queue.format.index import format_index
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.surroundings import within
+from cqrepl.testing.causes import Cause
 from cqrepl.testing.checker import (
     BrokenPromiseError,
     Written,
-    content,
     digest_of,
-    is_readable,
 )
 from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost
-from cqrepl.testing.plan import SOURCE
-from cqrepl.testing.storereader import Begun, Promises, on_disk, promises
+from cqrepl.testing.losses import taking
+from cqrepl.testing.plan import SOURCE, Kind
+from cqrepl.testing.storereader import Begun, Promises, promises
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,8 @@ class LedQueue:
         power_cuts: when each host lost its power.
         losing: ids of the hosts that were to lead though something may be lost by that. One of them
             does not know of others: two may begin an epoch of one number.
+        causes: the faults that have changed what a copy holds.
+        have_led: ids of the hosts that have streamed it so far.
     """
 
     def __init__(
@@ -158,12 +161,19 @@ class LedQueue:
         self.master = SOURCE
         self.power_cuts: dict[int, list[float]] = {host: [] for host in hosts}
         self.losing: set[int] = set()
+        self.causes: list[Cause] = []
+        self.have_led: set[int] = set()
         self.applications = {
             host: LedApplication(self, copy, roll_cycle, rate, random.Random(f"led {host} {seed}"))
             for host, copy in self.copies.items()
         }
         self._epochs: dict[int, Begun] = {}  # that were begun, by number
         self._promised: dict[int, Promises] = {}
+
+    @property
+    def all_copies(self) -> list[Copy]:
+        """All of them, whichever host leads."""
+        return list(self.copies.values())
 
     @property
     def leader(self) -> int:
@@ -196,20 +206,12 @@ class LedQueue:
         if self.leader != host:
             self.writers.discard(host)
 
-    def loses_power(self, host: int) -> None:
-        """A host's power is cut now. What is not known to be on its disk, and no other copy has,
-        may be torn: where that host leads on, it is the only copy, and goes out as it stands."""
+    @contextmanager
+    def losing_power(self, host: int) -> Iterator[None]:
+        """A host's power is cut within the block."""
         self.power_cuts[host].append(trio.current_time())
-        path = self.copies[host].path
-        if not is_readable(path):
-            return
-        others = [each.path for other, each in self.copies.items() if other != host]
-        held = [content(each) for each in others if is_readable(each)]
-        mark = on_disk(path)
-        for index, digest in content(path).items():
-            is_synced = mark is not None and index < mark.end
-            if not is_synced and all(each.get(index) != digest for each in held):
-                self.written.may_be_torn(index, index)
+        with taking(self, self.copies[host], Kind.POWER_CUT):
+            yield
 
     def lost_power(self, host: int, *, since: float) -> bool:
         """True when a host's power was cut then or later."""
@@ -222,6 +224,7 @@ class LedQueue:
         Raises:
             BrokenPromiseError: that is not so.
         """
+        self.have_led |= self.streaming
         for host, copy in self.copies.items():
             now, was = promises(copy.path), self._promised.get(host, Promises())
             is_other = now.promised_to != was.promised_to and was.promised > 0

@@ -7,15 +7,31 @@ in place of what was written (torn), and which excerpts no copy has any more: th
 missing in the end. A copy counts as behind its marks until it has again what it had.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from cqrepl.testing import storereader
 from cqrepl.testing.causes import IN_ANY_CASE, Cause
-from cqrepl.testing.checker import digest_of, last_index
-from cqrepl.testing.cluster import Stream
+from cqrepl.testing.checker import Written, digest_of, last_index
 from cqrepl.testing.labhosts import Copy
 from cqrepl.testing.plan import Kind
+
+
+class Copied(Protocol):
+    """A queue of which several hosts have a copy."""
+
+    @property
+    def all_copies(self) -> Sequence[Copy]:
+        """Its copies, that of the host which streams it with them."""
+
+    @property
+    def written(self) -> Written:
+        """All that applications were told was appended to it."""
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The faults that have changed what a copy holds."""
 
 
 def held(copy: Copy) -> dict[int, bytes]:
@@ -33,10 +49,9 @@ def held(copy: Copy) -> dict[int, bytes]:
 
 
 @contextmanager
-def taking(stream: Stream, copy: Copy, kind: Kind) -> Iterator[None]:
+def taking(queue: Copied, copy: Copy, kind: Kind) -> Iterator[None]:
     """Notes what a fault takes from a copy, within the block, and what it leaves in its place."""
-    written = stream.application.written
-    copies = [stream.source, *stream.sinks]
+    written, copies = queue.written, queue.all_copies
     before = {each.host.host: held(each) for each in copies}
     end = last_index(copy.path)
     yield
@@ -49,17 +64,17 @@ def taking(stream: Stream, copy: Copy, kind: Kind) -> Iterator[None]:
             written.torn.setdefault(index, set()).add(digest)
     changed = {index: digest for index, digest in was.items() if now.get(index) != digest}
     if changed or kind in IN_ANY_CASE:
-        stream.causes.append(Cause(kind, copy.host.host, min(changed, default=0)))
+        queue.causes.append(Cause(kind, copy.host.host, min(changed, default=0)))
     if changed:
         copy.lost |= changed
         copy.end_before = max(copy.end_before, end)
 
 
-def is_behind(copy: Copy, stream: Stream) -> bool:
+def is_behind(copy: Copy, written: Written) -> bool:
     """True while a copy has not got again what a fault has taken from it."""
     if not copy.lost:
         return False
-    written, found = stream.application.written, held(copy)
+    found = held(copy)
     copy.lost = {
         index: digest
         for index, digest in copy.lost.items()

@@ -115,8 +115,8 @@ class Operator:
 
     def power_cut(self, host: int) -> None:
         """Cuts the power of one host; it starts again when it is told to."""
-        self._led.loses_power(host)
-        self._hosts[host].power_cut()
+        with self._led.losing_power(host):
+            self._hosts[host].power_cut()
 
     async def promote(self, to: int, *, accept_loss: bool) -> Values | None:
         """Plans a promotion, and has it done; the answer, with `error` where it was not done. None
