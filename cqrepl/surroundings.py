@@ -145,6 +145,18 @@ class Surroundings:
         """Returns when the names in a directory are on the disk."""
         os.fsync(descriptor)
 
+    def rename(self, path: Path, to: Path) -> None:
+        """Gives a file or directory another name; a file that has that name goes."""
+        os.rename(path, to)
+
+    def link(self, path: Path, to: Path) -> None:
+        """Gives a file a second name, which there must not be."""
+        os.link(path, to)
+
+    def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
+        """Removes a name of a file."""
+        path.unlink(missing_ok=missing_ok)
+
 
 _MACHINE: Final = Surroundings()
 _here: Final[ContextVar[Surroundings]] = ContextVar("surroundings", default=_MACHINE)

@@ -272,10 +272,10 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
         aside = folder / each.path.name
         if each.kept:
             assert kept is not None
-            os.link(each.path, aside)
-            kept.replace(each.path)
+            surroundings().link(each.path, aside)
+            surroundings().rename(kept, each.path)
         else:
-            each.path.rename(aside)
+            surroundings().rename(each.path, aside)
     for directory in (folder, folder.parent, queue.path):
         sync_path(directory)
     Listing(table).renew(cycles.listing())
@@ -285,7 +285,7 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
         aside_table.sync()
     if kept is not None:
         for left in kept.parent.iterdir():
-            left.unlink()
+            surroundings().unlink(left)
         kept.parent.rmdir()
 
 

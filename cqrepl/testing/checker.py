@@ -41,6 +41,7 @@ class Written:
     collected: dict[int, bytes] = field(default_factory=dict)  # retention took them off the source
     torn: dict[int, set[bytes]] = field(default_factory=dict)  # what power cuts have left
     taken: set[tuple[int, bytes]] = field(default_factory=set)  # faults left these on no copy
+    unkept: list[str] = field(default_factory=list)  # of marks that were not true
     queues: int = 1  # that were begun, one after the other
 
     def begin_anew(self) -> None:
@@ -128,6 +129,12 @@ def check_mark(who: str, acknowledged: int, path: Path) -> None:
             f"{format_index(acknowledged)} counts as acknowledged,"
             f" and {who} holds nothing beyond {format_index(max(last, 0))}",
         )
+
+
+def check_synced(written: Written) -> None:
+    """All that counted as on a disk was there after its power was cut."""
+    for text in written.unkept:
+        raise BrokenPromiseError("synced", text)
 
 
 def check_patience(who: str, seconds: float) -> None:

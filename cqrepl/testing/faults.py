@@ -3,7 +3,9 @@
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +62,7 @@ class Injector:
         match fault.kind:
             case Kind.KILL | Kind.STOP | Kind.FREEZE | Kind.KILL_AT_CALL:
                 await self._end(fault, host)
-            case Kind.POWER_CUT:
+            case Kind.POWER_CUT | Kind.POWER_CUT_AT_CALL:
                 await self._power_cut(fault, host)
             case Kind.DISK_FULL | Kind.DISK_ERROR | Kind.DISK_SLOW:
                 await self._trouble_disk(fault, host.machine)
@@ -122,13 +124,7 @@ class Injector:
                     host.thaw(process)
                 return
             case Kind.KILL_AT_CALL if host.process is not None:
-                process = host.process
-                process.die_in(fault.nth, host.kill)
-                with trio.move_on_after(DIES_WITHIN_SECONDS):
-                    while host.process is process:
-                        await trio.sleep(0.05)
-                if host.process is process:
-                    host.kill()
+                await _dies(host, fault.nth, host.kill, at_disk=False)
             case Kind.STOP:
                 process = host.process
                 host.stop()
@@ -146,20 +142,27 @@ class Injector:
 
     async def _power_cut(self, fault: Fault, host: LabHost) -> None:
         own = self._cluster.streams.get(fault.host)
-        if self.operator is not None:
-            self.operator.power_cut(fault.host)
+        cut = partial(self._cut_power, host)
+        if fault.kind is Kind.POWER_CUT_AT_CALL and host.process is not None:
+            await _dies(host, fault.nth, cut, at_disk=True)
         else:
-            with ExitStack() as losses:
-                for stream in self._cluster.streams.values():
-                    copy = host.copies[stream.master]
-                    losses.enter_context(taking(stream, copy, Kind.POWER_CUT))
-                host.power_cut()
+            cut()
         await trio.sleep(fault.lasting)
         if self._cluster.led is not None:
             self._cluster.led.applications[fault.host].go_on()
         if own is not None:
             own.application.restart()
         host.start()
+
+    def _cut_power(self, host: LabHost) -> None:
+        if self.operator is not None:
+            self.operator.power_cut(host.host)
+            return
+        with ExitStack() as losses:
+            for stream in self._cluster.streams.values():
+                copy = host.copies[stream.master]
+                losses.enter_context(taking(stream, copy, Kind.POWER_CUT))
+            host.power_cut()
 
     async def _trouble_disk(self, fault: Fault, machine: Machine) -> None:
         match fault.kind:
@@ -351,6 +354,18 @@ class Injector:
             return set(link.hosts) == pair
 
         self._cluster.network.cut(is_between)
+
+
+async def _dies(host: LabHost, calls: int, die: Callable[[], None], *, at_disk: bool) -> None:
+    """A host's process dies at one of its next calls; or where it stands, if none comes."""
+    process = host.process
+    assert process is not None
+    process.die_in(calls, die, at_disk=at_disk)
+    with trio.move_on_after(DIES_WITHIN_SECONDS):
+        while host.process is process:
+            await trio.sleep(0.05)
+    if host.process is process:
+        die()
 
 
 def _content(path: Path) -> dict[int, bytes]:

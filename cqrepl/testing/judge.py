@@ -16,6 +16,7 @@ from cqrepl.testing.checker import (
     check_mark,
     check_patience,
     check_readable,
+    check_synced,
     content,
     difference,
     is_readable,
@@ -77,6 +78,7 @@ class Judge:
     def check_marks(self) -> None:
         """No host counts as having what it does not have, nor anything beyond the end of the copy
         that gives it that."""
+        check_synced(self._stream.written)
         for giver in self._stream.givers:
             self._check_marks_at(giver)
 
@@ -137,6 +139,7 @@ class Judge:
         """
         stream, told = self._stream, self._cluster.story.tell
         written, source = stream.written, stream.source
+        check_synced(written)
         self._check_causes()
         is_damaged = all(map(self._has_told, stream.sinks)) and not is_readable(source.path)
         found = held(source) if is_damaged else content(source.path)

@@ -8,7 +8,12 @@ the old one, which no other process sees again.
 After a power cut each page is what was there, or what was there when it last reached the disk: when
 its file was synced, or when the system wrote it back, which it does in any order and at any time.
 The names in a directory are there, or, as long as they are younger than the last time at which
-names reached the disk, may be gone, the youngest first.
+names reached the disk, may be gone, the youngest first; a file that was replaced or removed may be
+back (`namejournal`).
+
+A sync that fails loses pages, as on Linux: the system counts them as written, so that a later sync
+says that all is well, and never writes them. A write that fails, or in which its process dies, has
+written a part.
 """
 
 import errno
@@ -25,6 +30,7 @@ import trio
 from cqrepl.kernel.giventime import give_time
 from cqrepl.queue.files.locks import forget_turns
 from cqrepl.surroundings import Surroundings
+from cqrepl.testing.namejournal import NameJournal
 from cqrepl.testing.pages import PAGE, Pages
 from cqrepl.testing.story import Story
 
@@ -62,7 +68,9 @@ class Machine:
         self._generation = 0
         self._error_in = 0  # calls; 0 for none
         self._durable: dict[int, Pages] = {}  # by inode: what reached the disk
+        self._given_up: dict[int, dict[int, bytes]] = {}  # pages that a sync has lost, by inode
         self._names_at: dict[str, float] = {}  # when a name was first seen
+        self.names = NameJournal(folder / "kept", random.Random(f"names {_first_of(rng)}"))
         self.file_numbers: dict[int, int] = {}  # of copies: the inodes of the first ones
         self.path = folder / "0"
         self.path.mkdir(parents=True)
@@ -90,12 +98,15 @@ class Machine:
     def power_cut(self) -> None:
         """No process is left, and of what was not synced not all."""
         self.alive.clear()
-        before = [path.relative_to(self.path) for path in self._files()]
         kept = self._rng.choice(_KEPT)
         torn = gone = 0
         self._go_on()
+        back = self.names.power_cut(self.path, self._restored)
         now = trio.current_time()
-        contents = {each: self._durable.get(self._inode(each), Pages()) for each in before}
+        before = [path.relative_to(self.path) for path in self._files()]
+        contents = {
+            each: self._durable.get(_inode_of(self.path / each), Pages()) for each in before
+        }
         seen = {each: self._names_at.get(str(each), now) for each in before}
         before.sort(key=lambda each: (seen[each], each.suffix == ".cq4", each))
         # a journal keeps the order of names: what reached the disk has brought all before it
@@ -109,11 +120,16 @@ class Machine:
                 continue
             torn += self._tear(copy, durable, kept)
         self._boots += 1
+        self._given_up.clear()
         self._durable = {os.stat(path).st_ino: Pages.at(path) for path in self._files()}
         self._story.tell(self.name, f"power cut: {torn} pages and {gone} names are lost")
+        if back:
+            self._story.tell(self.name, f"power cut: {back} changes of names are taken back")
 
-    def _inode(self, relative: Path) -> int:
-        return os.stat(self.path / relative).st_ino
+    def _restored(self, path: Path, kept: Path) -> None:
+        """A file that was replaced or removed is there again, as far as it had reached the disk."""
+        self._durable[os.stat(path).st_ino] = self._durable.get(os.stat(kept).st_ino, Pages())
+        self._names_at[str(path.relative_to(self.path))] = -NAMES_AFTER_SECONDS
 
     def write_back(self) -> None:
         """The system writes some pages of some files to the disk, as it does at any time."""
@@ -125,8 +141,10 @@ class Machine:
             content = Pages.at(path)
             durable = self._durable.setdefault(os.stat(path).st_ino, Pages())
             durable.size = max(durable.size, content.size)
+            given_up = self._given_up.get(os.stat(path).st_ino, {})
             for number in content.differing(durable):
-                if self._rng.random() >= _PAGES_LEFT:
+                is_given_up = given_up.get(number) == content.page(number)
+                if self._rng.random() >= _PAGES_LEFT and not is_given_up:
                     durable.put(number, content.page(number))
 
     def synced(self, descriptor: int) -> None:
@@ -134,12 +152,26 @@ class Machine:
         if not self.loses_power:
             return
         # a file open for writing only is read through its other name
-        now = Pages.at(f"/proc/self/fd/{descriptor}")
-        self._durable[os.fstat(descriptor).st_ino] = now
+        now, inode = Pages.at(f"/proc/self/fd/{descriptor}"), os.fstat(descriptor).st_ino
+        for number, page in self._given_up.get(inode, {}).items():
+            if now.page(number) == page:
+                now.put(number, self._durable[inode].page(number))
+        self._durable[inode] = now
+        self.names.synced(is_directory=False)
+
+    def sync_failed(self, descriptor: int) -> None:
+        """The system gives up the pages of a file that are not on the disk."""
+        if not self.loses_power:
+            return
+        now, inode = Pages.at(f"/proc/self/fd/{descriptor}"), os.fstat(descriptor).st_ino
+        durable = self._durable.setdefault(inode, Pages())
+        lost = {number: now.page(number) for number in now.differing(durable)}
+        self._given_up.setdefault(inode, {}).update(lost)
 
     def names_synced(self) -> None:
         if not self.loses_power:
             return
+        self.names.synced(is_directory=True)
         for path in self._files():
             self._names_at[str(path.relative_to(self.path))] = -NAMES_AFTER_SECONDS
 
@@ -176,6 +208,7 @@ class Machine:
         """Goes on with a copy of the disk as it is now; what reached the disk is the same."""
         old, self._generation = self.path, self._generation + 1
         durable, numbers = {}, {}
+        given_up: dict[int, dict[int, bytes]] = {}
         self.path = self._folder / str(self._generation)
         self.disk.unlink()
         self.disk.symlink_to(self.path.name)
@@ -186,12 +219,22 @@ class Machine:
             numbers[inode_now] = self.file_numbers.get(inode, inode)
             if inode in self._durable:
                 durable[inode_now] = self._durable[inode]
-        self._durable, self.file_numbers = durable, numbers
+            if inode in self._given_up:
+                given_up[inode_now] = self._given_up[inode]
+        for inode in map(_inode_of, self.names.kept):
+            if inode in self._durable:
+                durable[inode] = self._durable[inode]
+        self._durable, self._given_up, self.file_numbers = durable, given_up, numbers
 
     def _tear(self, copy: Path, durable: Pages, kept: float) -> int:
         """Takes some of the pages back that had not reached the disk; how many."""
         content = Pages.at(copy)
-        lost = [number for number in content.differing(durable) if self._rng.random() >= kept]
+        given_up = self._given_up.get(_inode_of(copy), {})
+        lost = [
+            number
+            for number in content.differing(durable)
+            if self._rng.random() >= kept or given_up.get(number) == content.page(number)
+        ]
         with copy.open("r+b") as file:
             for number in lost:
                 file.seek(number * PAGE)
@@ -214,14 +257,19 @@ class Process(Surroundings):
         self.rest_after_seconds = LATE_SECONDS if machine.rests_late else 0.0
         self._slept_s = 0.0
         self._calls_left = 0  # 0 for no end
+        self._dies_at_disk = False
         self._die: Callable[[], None]
 
-    def die_in(self, calls: int, die: Callable[[], None]) -> None:
-        """It is killed when it asks its machine for anything the n-th time from here."""
-        self._calls_left, self._die = calls, die
+    def die_in(self, calls: int, die: Callable[[], None], *, at_disk: bool = False) -> None:
+        """It is killed when it asks its machine for anything the n-th time from here.
 
-    def _asked(self) -> None:
-        if self._calls_left:
+        Args:
+            at_disk: calls that change files or bring them to the disk count, and no others.
+        """
+        self._calls_left, self._die, self._dies_at_disk = calls, die, at_disk
+
+    def _asked(self, *, at_disk: bool = False) -> None:
+        if self._calls_left and (at_disk or not self._dies_at_disk):
             self._calls_left -= 1
             if not self._calls_left:
                 self._die()
@@ -284,25 +332,64 @@ class Process(Surroundings):
         return self.machine.file_numbers.get(status.st_ino, status.st_ino)
 
     def allocate(self, descriptor: int, start: int, length: int) -> None:
-        self._asked()
+        self._asked(at_disk=True)
         self.machine.check_disk(takes_space=True)
         super().allocate(descriptor, start, length)
 
     def write(self, descriptor: int, data: bytes, position: int) -> None:
-        self._asked()
-        self.machine.check_disk(takes_space=True)
+        part = data[: self._numbers.randint(0, len(data))] if self._calls_left == 1 else b""
+        super().write(descriptor, part, position)
+        self._asked(at_disk=True)
+        try:
+            self.machine.check_disk(takes_space=True)
+        except OSError:
+            part = data[: self._numbers.randint(0, len(data))]
+            super().write(descriptor, part, position)
+            raise
         super().write(descriptor, data, position)
 
     def sync(self, descriptor: int) -> None:
-        self._asked()
-        self.machine.check_disk(takes_space=False)
+        self._asked(at_disk=True)
+        self._check_sync(descriptor)
         self.machine.synced(descriptor)
 
+    def _check_sync(self, descriptor: int) -> None:
+        try:
+            self.machine.check_disk(takes_space=False)
+        except OSError:
+            self.machine.sync_failed(descriptor)
+            raise
+
     def sync_names(self, descriptor: int) -> None:
-        self._asked()
+        self._asked(at_disk=True)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             self.machine.synced(descriptor)
         self.machine.names_synced()
+
+    def rename(self, path: Path, to: Path) -> None:
+        self._asked(at_disk=True)
+        if self.machine.loses_power:
+            self.machine.names.rename(self.machine.path, path, to)
+        else:
+            super().rename(path, to)
+
+    def link(self, path: Path, to: Path) -> None:
+        self._asked(at_disk=True)
+        if self.machine.loses_power:
+            self.machine.names.link(self.machine.path, path, to)
+        else:
+            super().link(path, to)
+
+    def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
+        self._asked(at_disk=True)
+        if self.machine.loses_power and path.exists():
+            self.machine.names.unlink(self.machine.path, path)
+        else:
+            super().unlink(path, missing_ok=missing_ok)
+
+
+def _inode_of(path: Path) -> int:
+    return os.stat(path).st_ino
 
 
 def _first_of(rng: random.Random) -> float:

@@ -42,7 +42,7 @@ CHECK_SECONDS: Final = 1.0
 WRITE_BACK_SECONDS: Final = 5.0
 LATE_SECONDS: Final = 15.0  # until a file that was lost at last is missed
 _LATE: Final = {Kind.FILE_GONE, Kind.FILE_OLD}
-_WITH_POWER_CUTS: Final = {Kind.POWER_CUT, Kind.FAIL_OVER}
+_WITH_POWER_CUTS: Final = {Kind.POWER_CUT, Kind.POWER_CUT_AT_CALL, Kind.FAIL_OVER}
 _MEMORY: Final = Path("/dev/shm")
 
 

@@ -20,6 +20,7 @@ from cqrepl.testing.checker import (
     check_invented,
     check_mark,
     check_readable,
+    check_synced,
     content,
     difference,
     is_readable,
@@ -56,6 +57,7 @@ class LedJudge:
             BrokenPromiseError: something is not as it must be.
         """
         self._led.check_epochs()
+        check_synced(self._led.written)
         for host, copy in self._led.copies.items():
             queue = self._led.streamed_at(host)
             if queue is None:

@@ -7,10 +7,11 @@ in place of what was written (torn), and which excerpts no copy has any more: th
 missing in the end. A copy counts as behind its marks until it has again what it had.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from cqrepl.queue.format.index import format_index
 from cqrepl.testing import storereader
 from cqrepl.testing.causes import IN_ANY_CASE, Cause
 from cqrepl.testing.checker import Written, digest_of, last_index
@@ -62,12 +63,28 @@ def taking(queue: Copied, copy: Copy, kind: Kind) -> Iterator[None]:
     for index, digest in now.items():
         if was.get(index) != digest and digest not in written.digests.get(index, ()):
             written.torn.setdefault(index, set()).add(digest)
+    if kind is Kind.POWER_CUT and not copy.holds_others:
+        _check_synced(written, copy, was, now)
     changed = {index: digest for index, digest in was.items() if now.get(index) != digest}
     if changed or kind in IN_ANY_CASE:
         queue.causes.append(Cause(kind, copy.host.host, min(changed, default=0)))
     if changed:
         copy.lost |= changed
         copy.end_before = max(copy.end_before, end)
+
+
+def _check_synced(
+    written: Written, copy: Copy, was: Mapping[int, bytes], now: Mapping[int, bytes]
+) -> None:
+    """Notes what a power cut has taken from a copy though its mark says that it was on the disk."""
+    mark = storereader.on_disk(copy.path)
+    if mark is None:
+        return
+    for index, digest in was.items():
+        if index < mark.end and index not in mark.doubtful and now.get(index) != digest:
+            text = f"{copy.title} counts all before {format_index(mark.end)} as on its disk"
+            written.unkept.append(f"{text}, and a power cut has taken {format_index(index)}")
+            return
 
 
 def is_behind(copy: Copy, written: Written) -> bool:

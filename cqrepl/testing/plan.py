@@ -50,6 +50,7 @@ class Kind(Enum):
     CLOCK_STEP = "clock-step"
     LIAR = "liar"  # a peer connects that says what is not true
     POWER_CUT = "power-cut"
+    POWER_CUT_AT_CALL = "power-cut-at-call"  # which changes a file, or brings it to the disk
     # what operators do
     GC = "gc"  # at the source
     ANEW = "anew"  # the source's queue is made anew, and its sinks keep theirs
@@ -93,6 +94,7 @@ WEIGHTS: Final = {
     Kind.CLOCK_STEP: 2,
     Kind.LIAR: 3,
     Kind.POWER_CUT: 2,
+    Kind.POWER_CUT_AT_CALL: 1,
     Kind.GC: 1,
     Kind.ANEW: 1,
     Kind.RESTORED: 1,
@@ -122,6 +124,7 @@ WEIGHTS_CHANGING: Final = {
     Kind.DISK_SLOW: 1,
     Kind.CLOCK_STEP: 1,
     Kind.POWER_CUT: 2,
+    Kind.POWER_CUT_AT_CALL: 1,
     Kind.PAUSE: 3,
     Kind.PROMOTE: 6,
     Kind.FAIL_OVER: 6,
@@ -171,7 +174,7 @@ AT_ONCE: Final = frozenset(
         Kind.FLOOD,
     }
 )
-AT_A_CALL: Final = frozenset({Kind.KILL_AT_CALL, Kind.DISK_ERROR})
+AT_A_CALL: Final = frozenset({Kind.KILL_AT_CALL, Kind.POWER_CUT_AT_CALL, Kind.DISK_ERROR})
 BYTES: Final = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 2000, 9000)
 CALLS: Final = (1, 2, 3, 5, 8, 20, 100)
 LASTING_SECONDS: Final = (0.05, 0.3, 1.0, 3.0, 8.0)

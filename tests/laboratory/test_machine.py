@@ -151,14 +151,94 @@ async def test_the_nth_call_to_the_disk_fails(tmp_path: Path) -> None:
 
 async def test_a_process_dies_in_the_middle_of_what_it_does(tmp_path: Path) -> None:
     host = machine(tmp_path)
-    process = host.start("a writer")
+    process, old = host.start("a writer"), host.path
     (host.path / "file").write_bytes(b"")
     with (host.path / "file").open("r+b") as file:
         process.die_in(2, lambda: host.killed(process))
-        process.write(file.fileno(), b"1", 0)
-        process.write(file.fileno(), b"2", 1)
+        process.write(file.fileno(), bytes([1]), 0)
+        process.write(file.fileno(), bytes(range(2, 100)), 1)
     assert process.is_alive(process.pid) is False
-    assert (host.path / "file").read_bytes() == b"1"
+    left = (host.path / "file").read_bytes()
+    assert bytes(range(1, 100)).startswith(left)
+    assert 1 < len(left) < 99, "of the write in which it died a part is there"
+    assert (old / "file").read_bytes() == bytes(range(1, 100)), "and what the dead did goes nowhere"
+
+
+async def test_a_write_that_fails_has_written_a_part(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    process = host.start("a writer")
+    host.is_full = True
+    with (host.path / "file").open("w+b") as file:
+        with pytest.raises(OSError, match="No space"):
+            process.write(file.fileno(), bytes(range(1, 100)), 0)
+        left = os.pread(file.fileno(), 200, 0)
+    assert bytes(range(1, 100)).startswith(left)
+    assert 0 < len(left) < 99
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_no_later_sync_brings_back_the_pages_of_a_sync_that_failed(
+    tmp_path: Path, seed: int
+) -> None:
+    host = machine(tmp_path, seed)
+    process = host.start("a writer")
+    old, new = b"o" * PAGE, b"n" * PAGE
+    with (host.path / "file").open("w+b") as file:
+        process.write(file.fileno(), old * 4, 0)
+        process.sync(file.fileno())
+        process.write(file.fileno(), new, PAGE)
+        process.write(file.fileno(), new, 3 * PAGE)
+        host.fail_in(1)
+        with pytest.raises(OSError, match="Input/output"):
+            process.sync(file.fileno())
+        process.write(file.fileno(), new[:-1] + b"!", 3 * PAGE)
+        process.sync(file.fileno())
+        host.write_back()
+        assert os.pread(file.fileno(), PAGE, PAGE) == new, "the system still shows it"
+    host.power_cut()
+    assert (host.path / "file").read_bytes() == old * 3 + new[:-1] + b"!"
+
+
+async def test_a_power_cut_takes_changes_of_names_back_the_last_ones_first(tmp_path: Path) -> None:
+    found = set()
+    for seed in range(60):
+        host = machine(tmp_path / str(seed), seed)
+        process, path = host.start("a writer"), host.path
+        for name in ("kept", "goes"):
+            (path / name).write_bytes(name.encode())
+            with (path / name).open("r+b") as file:
+                process.sync(file.fileno())
+        (path / "new").write_bytes(b"new")
+        with (path / "new").open("r+b") as file:
+            process.sync(file.fileno())
+        descriptor = os.open(path, os.O_RDONLY)
+        process.sync_names(descriptor)
+        os.close(descriptor)
+        process.rename(path / "new", path / "kept")
+        process.unlink(path / "goes")
+        process.link(path / "kept", path / "second")
+        host.power_cut()
+        found.add(tuple(sorted((each.name, each.read_bytes()) for each in host.path.iterdir())))
+    before = ("goes", b"goes"), ("kept", b"kept"), ("new", b"new")
+    renamed = ("goes", b"goes"), ("kept", b"new")
+    removed = (("kept", b"new"),)
+    linked = ("kept", b"new"), ("second", b"new")
+    assert found == {before, renamed, removed, linked}
+
+
+async def test_a_sync_of_the_directory_keeps_changes_of_names(tmp_path: Path) -> None:
+    for seed in range(20):
+        host = machine(tmp_path / str(seed), seed)
+        process, path = host.start("a writer"), host.path
+        (path / "old").write_bytes(b"old")
+        with (path / "old").open("r+b") as file:
+            process.sync(file.fileno())
+        process.rename(path / "old", path / "new")
+        descriptor = os.open(path, os.O_RDONLY)
+        process.sync_names(descriptor)
+        os.close(descriptor)
+        host.power_cut()
+        assert [each.name for each in host.path.iterdir()] == ["new"]
 
 
 async def test_work_of_a_thread_takes_time_on_a_slow_disk(

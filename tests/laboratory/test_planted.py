@@ -13,9 +13,11 @@ from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import Queue
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.write import retention
 from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.disk.syncedfiles import SyncedFiles
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.incoming.sinksession import SinkSession
 from cqrepl.replicator.outgoing.lineagedesk import LineageDesk
@@ -146,6 +148,17 @@ def gc_looks_at_one_host(patch: Patch) -> None:
     patch.setattr(retention, "_hosts", first)
 
 
+def the_mark_of_the_disk_comes_before_the_sync(patch: Patch) -> None:
+    """Excerpts count as on the disk while the system is still to write them."""
+    sync = SyncedFiles._sync_files
+
+    def late(self: SyncedFiles, end: Index, *, is_at_once: bool) -> None:
+        self._mark(end, NOTHING_DOUBTFUL)
+        sync(self, end, is_at_once=is_at_once)
+
+    patch.setattr(SyncedFiles, "_sync_files", late)
+
+
 def drawn(seed: int) -> RunPlan:
     return RunPlan.of(seed, SECONDS, without=LEFT_OUT, both_ways=False)
 
@@ -156,6 +169,17 @@ def power_cut(seed: int) -> RunPlan:
     cut = Fault(at, Kind.POWER_CUT, SOURCE, 0, 0.3)
     return RunPlan(
         seed=seed, seconds=10.0, hosts=2, roll_cycle="FAST_DAILY", rate=2.0, faults=(cut,)
+    )
+
+
+def power_cuts_at_calls(seed: int) -> RunPlan:
+    rng = random.Random(seed)
+    cuts = tuple(
+        Fault(at + rng.random(), Kind.POWER_CUT_AT_CALL, rng.choice((1, 2)), 0, 0.3, 0.0, nth)
+        for at, nth in zip((4.0, 8.0, 12.0), rng.choices((1, 2, 3, 5, 8), k=3), strict=True)
+    )
+    return RunPlan(
+        seed=seed, seconds=16.0, hosts=2, roll_cycle="FAST_DAILY", rate=20.0, faults=cuts
     )
 
 
@@ -195,6 +219,7 @@ PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [
     (a_run_is_not_what_the_store_file_has, drawn),
     (the_next_index_is_one_too_many, drawn),
     (gc_looks_at_one_host, gc_of_a_slow_sink),
+    (the_mark_of_the_disk_comes_before_the_sync, power_cuts_at_calls),
     (what_was_given_back_stays_unproved, power_cuts_of_both),
     (what_was_compared_stays_unproved, power_cuts_of_both),
 ]

@@ -65,7 +65,8 @@ def make_file(
     """
     stem = path.name.removesuffix(SUFFIX).removesuffix(READY)
     unfinished = path.with_name(f"{stem}{READY}.{surroundings().process_id()}")
-    unfinished.unlink(missing_ok=True)  # it may be a second name of a file that is in use
+    # it may be a second name of a file that is in use
+    surroundings().unlink(unfinished, missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(unfinished, flags, 0o644)
     try:
@@ -75,7 +76,7 @@ def make_file(
         return put_in_place(unfinished, path, may_replace=may_replace)
     finally:
         close_file(descriptor)
-        unfinished.unlink(missing_ok=True)
+        surroundings().unlink(unfinished, missing_ok=True)
 
 
 def put_in_place(made: Path, path: Path, *, may_replace: bool = True) -> bool:
@@ -90,14 +91,14 @@ def put_in_place(made: Path, path: Path, *, may_replace: bool = True) -> bool:
         FileNotFoundError: nothing was made.
     """
     try:
-        os.link(made, path)
+        surroundings().link(made, path)
     except FileExistsError:
         return False
     except OSError:  # there are no hard links here
         if not may_replace:
             return False
-        os.rename(made, path)
-    made.unlink(missing_ok=True)
+        surroundings().rename(made, path)
+    surroundings().unlink(made, missing_ok=True)
     return True
 
 

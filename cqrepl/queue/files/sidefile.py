@@ -70,7 +70,8 @@ def replace_side_file(path: Path, data: bytes, *, is_synced: bool) -> None:
         OSError: it cannot be written. The old one stays.
     """
     new = path.with_name(f"{path.name}.{surroundings().process_id()}")
-    new.unlink(missing_ok=True)  # of a process that was killed; or whatever else has this name
+    # left by a process that was killed; or whatever else has this name
+    surroundings().unlink(new, missing_ok=True)
     try:
         descriptor = open_side_file(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
@@ -79,9 +80,9 @@ def replace_side_file(path: Path, data: bytes, *, is_synced: bool) -> None:
                 surroundings().sync(descriptor)
         finally:
             os.close(descriptor)
-        new.replace(path)
+        surroundings().rename(new, path)
     finally:
-        new.unlink(missing_ok=True)
+        surroundings().unlink(new, missing_ok=True)
 
 
 def _refuse(path: Path, mode: int) -> None:

@@ -176,7 +176,7 @@ def _apply(path: Path, repairs: list[Repair]) -> None:
             mapping.close()
     for repair in repairs:
         if repair.renamed_to is not None:
-            os.rename(path, path.with_name(repair.renamed_to))
+            surroundings().rename(path, path.with_name(repair.renamed_to))
 
 
 def _store(mapping: Mapping, repair: Repair) -> None:

@@ -49,7 +49,7 @@ from cqrepl.queue.format.index import (
 from cqrepl.queue.read.chainpoints import START, ChainPoints
 from cqrepl.queue.read.count import count_in, first_index, last_index
 from cqrepl.queue.read.tailer import Tailer
-from cqrepl.surroundings import monotonic
+from cqrepl.surroundings import monotonic, surroundings
 
 BATCH_BYTES: Final = 1 << 20
 CYCLES_MAX: Final = 64  # whose points are kept in memory
@@ -230,7 +230,8 @@ class Chains:
             stem, found, rest = name.partition(CHAIN_SUFFIX)
             path = self._cycles.path / name
             if found and (rest or not path.with_name(stem + SUFFIX).exists()):
-                path.unlink(missing_ok=True)  # what a kill has left, or gone with its store file
+                # a kill has left it, or its store file has gone
+                surroundings().unlink(path, missing_ok=True)
 
     @property
     def has_to_save(self) -> bool:

@@ -45,7 +45,7 @@ def precreate(cycles: Cycles, layout: QueueLayout, cycle: Cycle, touched_bytes: 
     if not make_file(ready, image, touched_bytes=touched_bytes, is_synced=True):
         return None
     if path.exists():  # another writer made its own: ours goes, unless it was taken
-        ready.unlink(missing_ok=True)
+        surroundings().unlink(ready, missing_ok=True)
     return ready
 
 
@@ -56,7 +56,7 @@ def remove_passed(cycles: Cycles, below: int) -> None:
         cycle = cycles.cycle_of(stem) if ready else None
         if cycle is not None and cycle < below:
             with suppress(OSError):  # gone, or a later writer removes it
-                (cycles.path / name).unlink()
+                surroundings().unlink(cycles.path / name)
 
 
 class NextCycle:
@@ -105,5 +105,5 @@ class NextCycle:
     def forget(self) -> None:
         """Removes the file that was made, if no writer has taken it."""
         if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            surroundings().unlink(self._path, missing_ok=True)
             self._path = None

@@ -44,6 +44,7 @@ from cqrepl.queue.read.count import count_in
 from cqrepl.queue.read.latecycles import late_cycles
 from cqrepl.queue.read.namedtailer import named_tailers
 from cqrepl.queue.read.registration import registered_readers
+from cqrepl.surroundings import surroundings
 
 _LOCK_TIMEOUT_S: Final = 5.0
 _NAMES_SHOWN: Final = 5
@@ -138,10 +139,11 @@ def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
             _note_taken(cycles, going[-1].cycle)
             listing = Listing(table)
             listing.renew([one.cycle for one in verdicts if not one.is_removable])
+            here = surroundings()
             try:
                 for one in going:
-                    one.path.unlink(missing_ok=True)
-                    one.path.with_suffix(CHAIN_SUFFIX).unlink(missing_ok=True)
+                    here.unlink(one.path, missing_ok=True)
+                    here.unlink(one.path.with_suffix(CHAIN_SUFFIX), missing_ok=True)
             finally:
                 listing.renew(cycles.listing())
             return going

@@ -38,7 +38,6 @@ can do that too. What lies behind `reserved` may be a hole.
 Where pages are touched ahead (`touching`), that helper decides the steps and allocates before them.
 """
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -116,7 +115,7 @@ class StoreWriter:
             terms.closed.check_unready(cycle, path)
             if not terms.may_have_lost(cycle):
                 check_unfinished(path)
-            os.rename(path, _discarded(path))
+            surroundings().rename(path, _discarded(path))
             return None
         try:
             if store.header.alignment != HEADER_BYTES:

@@ -43,7 +43,7 @@ from cqrepl.queue.inspection.closedfiles import is_as_noted
 from cqrepl.queue.quarantine import FOLDER_NAME as QUARANTINE
 from cqrepl.queue.read.count import count_in
 from cqrepl.replicator.lostcycles.fetchkind import CSP_PREFIX, FETCH_CAPABILITY, FetchKind
-from cqrepl.surroundings import sync_path
+from cqrepl.surroundings import surroundings, sync_path
 from wire import Reader, WireError
 
 FOLDER_PREFIX: Final = "cqrepl-fetched-"
@@ -124,8 +124,8 @@ class _Store:
             while (folder := self._target / QUARANTINE / f"{new.stem}-replaced-{nth}").exists():
                 nth += 1
             folder.mkdir(parents=True)
-            file.rename(folder / new.name)
-        new.rename(file)
+            surroundings().rename(file, folder / new.name)
+        surroundings().rename(new, file)
         sync_path(self._target)
 
     def close(self) -> None:
