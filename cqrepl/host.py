@@ -18,6 +18,7 @@ from typing import Final, Self
 import trio
 
 from cqrepl.cluster.fencedesk import FenceDesk
+from cqrepl.cluster.masterchange import MasterChanges
 from cqrepl.cluster.promoter import Promoter
 from cqrepl.net.directoryclaim import DirectoryClaim
 from cqrepl.net.endpoint import Endpoint
@@ -39,6 +40,7 @@ from cqrepl.replicator.hostroles import (
     check_logs_stay,
     check_no_epoch,
     directions,
+    log_other_leaders,
     relays_of,
 )
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
@@ -113,6 +115,7 @@ class Host:
         self._relays: RelayDesk
         self._roles: RoleLog | None = None
         self._promoter: Promoter | None = None  # of a host of a cluster
+        self._masters: MasterChanges | None = None  # of such a host too
 
     async def __aenter__(self) -> Self:
         check_in_trio("cqrepl.Host")
@@ -353,7 +356,8 @@ class Host:
                 giver = settings.sink.masters.get(name)
                 if queue.epochs.are_known and queue.epochs.now.promised:
                     giver = queue.epochs.now.promised_to
-                if queue.master_id != giver:
+                is_kept = self._masters is not None and self._masters.keeps(name, giver)
+                if queue.master_id != giver and not is_kept:
                     await self.sink.follow(name, giver)
             added = passed_on - set(self._relays.names)
             self._relays.add({name: self._paths[name] for name in sorted(added)})
@@ -403,32 +407,38 @@ class Host:
         if self._lost is not None:
             self._lost.forget(name)
 
-    async def change_master(self, name: str, settings: HostSettings) -> None:
-        """Takes on settings by which another host streams a queue, in the same directory.
+    async def change_master(self, name: str, settings: HostSettings) -> str:
+        """Takes on settings by which another host streams a queue, in the same directory: a request
+        to hand it over, see `MasterChanges`. Returns a line for people where that is to come from
+        another host yet; else an empty text.
 
-        A master gives it back once the new one is connected and has all of it, and no writer of
-        this machine gets in any more. This host becomes the master once the old one is connected
-        and takes it in. A host that takes it in takes it from the new one.
+        To or from a host that cannot be asked for a promotion, as Java's, it is handed over without
+        an epoch. A master gives it back once the new one is connected and has all of it, and no
+        writer of this machine gets in any more. This host becomes the master once the old one is
+        connected and takes it in. A host that takes it in takes it from the new one.
 
         Raises:
-            Refused: that is not so, not within `HAND_OVER_SECONDS` either; nothing was
-                changed.
-            QueueError, OSError: it cannot be opened the other way; nothing was changed.
+            Refused: that is not so, not within `HAND_OVER_SECONDS` either; the settings stay.
+            QueueError, OSError: it cannot be opened the other way; the settings stay.
         """
-        async with self.direction.turn(name):
-            await self._change_master(name, settings)
-
-    async def _change_master(self, name: str, settings: HostSettings) -> None:
         self._check_name(name)
         if name in self._relays.names:
             raise Refused(f"queue {name!r} is passed on from here: it gets no other master so")
+        assert self._masters is not None
+        was, now = self.settings.sink.masters[name], settings.sink.masters[name]
+        note = await self._masters.change(name, was, now)
+        if note is None:
+            async with self.direction.turn(name):
+                await self._change_by_file(name, settings)
+            return ""
+        self._set(self.settings, settings)
+        return note
+
+    async def _change_by_file(self, name: str, settings: HostSettings) -> None:
+        self._check_name(name)
         queue = self.source.queues.get(name) or self.sink.queues[name]
         old, own = self.settings, self.settings.protocol.host_id
         was, now = old.sink.masters[name], settings.sink.masters[name]
-        known = queue.epochs.now
-        if known.promised and known.promised_to == now:  # its file says now what a promotion made
-            self._set(old, settings)
-            return
         check_no_epoch(name, queue.epochs)
         self._set(old, settings)
         try:
@@ -441,6 +451,13 @@ class Host:
         except BaseException:
             self._set(settings, old)
             raise
+
+    def tell_other_leaders(self) -> None:
+        """Logs the queues that the file gives another master than leads them by their epochs: the
+        epoch counts."""
+        known = {name: each.epochs for name, each in self.source.queues.items()}
+        known |= {name: each.epochs for name, each in self.sink.queues.items()}
+        log_other_leaders(self.settings.sink, known)
 
     def _check_name(self, name: str) -> None:
         if name in self.source.late and name not in self.sink.queues:
@@ -501,6 +518,8 @@ class Host:
             desk = FenceDesk(self)
             self._promoter = Promoter(self, desk)
             programs.insert(0, desk)
+            self._masters = MasterChanges(self, desk, self._promoter)
+            log_other_leaders(settings.sink, epochs)
         names = from_here | to_here
         relayed = sorted(relays_of(settings) & to_here.keys())
         passed_on = {name: to_here[name] for name in relayed}

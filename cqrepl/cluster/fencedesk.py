@@ -10,8 +10,9 @@ leader that comes back steps down and follows.
 """
 
 import logging
-from collections import deque
-from collections.abc import AsyncIterator
+import math
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ import trio
 from cqrepl.cluster.fencekind import (
     CSP_PREFIX,
     FENCE_CAPABILITY,
+    LEAD_CAPABILITY,
     Asked,
     Asking,
     FenceKind,
@@ -57,8 +59,12 @@ ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin an
 LOOK_SECONDS: Final = 0.05
 _WAITING_MAX: Final = 64  # answers
 _ASKED_MAX: Final = 1024  # of a queue
+_TO_LEAD_MAX: Final = 8  # of a queue: the same host asks again with its next connection
 _FAILED: Final = (NetError, QueueError, OSError, ValueError)
 _logger: Final = logging.getLogger(__name__)
+
+
+Lead = Callable[[str, int], Awaitable[object]]
 
 
 class FenceDesk:
@@ -66,7 +72,8 @@ class FenceDesk:
 
     def __init__(self, host: HostParts) -> None:
         self._kind = FenceKind(host.settings.protocol.remote_ids)
-        self.kinds: tuple[HandlerKind, ...] = (self._kind,)
+        self._lead_kind = FenceKind.of_leads(host.settings.protocol.remote_ids)
+        self.kinds: tuple[HandlerKind, ...] = (self._kind, self._lead_kind)
         self._host = host
         self._own = host.settings.protocol.host_id
         self._links: dict[int, LinkView] = {}  # the last one of each host
@@ -75,6 +82,8 @@ class FenceDesk:
         self._told: list[tuple[int, str, int]] = []  # hosts, queues and epochs, to be announced
         self._announced: set[tuple[int, str, int]] = set()  # those that are being announced
         self._has_news = trio.Event()
+        self._to_lead: Counter[str] = Counter()  # requests to lead that are answered, by queue
+        self.lead: Lead  # makes this host the leader, in place of the host that asks
 
     async def connected(self, link: LinkView) -> None:
         if link.remote_id and FENCE_CAPABILITY in link.capabilities:
@@ -136,6 +145,39 @@ class FenceDesk:
                 raise Refused(f"host {host_id}: its position expected, {said!r} came")
         raise Unreachable(f"host {host_id} does not say how far its copy of {name!r} is")
 
+    def knows_leads(self, host_id: int) -> bool | None:
+        """True where a host that is connected can be asked to lead; None where it is away."""
+        found = self._host.endpoint.connections.get(host_id)
+        if found is None:
+            return None
+        return LEAD_CAPABILITY in found[0].connection.link.capabilities
+
+    async def ask_to_lead(self, host_id: int, name: str) -> None:
+        """Has another host be promoted in place of this one; returns when it leads. With another
+        connection it is asked again: connections may begin anew meanwhile.
+
+        Raises:
+            Refused: it does not, and says why.
+            Unreachable: it is not connected any more.
+        """
+        request = FenceRequest(verb=FenceVerb.LEAD)
+        with trio.move_on_after(ASK_SECONDS) as without_it:
+            while True:
+                try:
+                    async with self._asked_of(host_id, name, request) as answers:
+                        without_it.deadline = math.inf  # as long as that connection lasts
+                        said, value = await answers.receive()
+                except (Unreachable, trio.EndOfChannel):
+                    without_it.deadline = min(
+                        without_it.deadline, trio.current_time() + ASK_SECONDS
+                    )
+                    await trio.sleep(LOOK_SECONDS)
+                    continue
+                if said == POSITION:
+                    return
+                raise Refused(f"host {host_id}: {value}")
+        raise Unreachable(f"host {host_id} left before it led")
+
     @asynccontextmanager
     async def excerpts(
         self, host_id: int, name: str, request: FenceRequest
@@ -159,7 +201,8 @@ class FenceDesk:
         into, answers = trio.open_memory_channel[tuple[str, Any]](_WAITING_MAX)
         csp = CSP_PREFIX + name
         try:
-            cid = link.register(csp, self._kind, request, Asking(csp, link, into))
+            kind = self._lead_kind if request.verb is FenceVerb.LEAD else self._kind
+            cid = link.register(csp, kind, request, Asking(csp, link, into))
         except LocalProtocolError as error:  # that connection is over
             raise Unreachable(f"host {host_id} is not connected") from error
         link.wake(cid)
@@ -212,6 +255,13 @@ class FenceDesk:
         async with trio.open_nursery() as nursery:
             async for asked in self._asked:
                 name = asked.name
+                if asked.request.verb is FenceVerb.LEAD:
+                    if self._to_lead[name] < _TO_LEAD_MAX:
+                        self._to_lead[name] += 1
+                        nursery.start_soon(self._answer_lead, asked)
+                    else:
+                        asked.answer(write_refused(f"more than {_TO_LEAD_MAX} wait for that"))
+                    continue
                 waiting = self._waiting.get(name)
                 if waiting is not None:
                     if len(waiting) < _ASKED_MAX:
@@ -224,6 +274,19 @@ class FenceDesk:
                     nursery.start_soon(self._answer_in_turn, name)
                 else:  # any text may come, and gets no task of its own
                     asked.answer(write_refused(f"there is no queue {name!r}"))
+
+    async def _answer_lead(self, asked: Asked) -> None:
+        """In a task of its own: other hosts are asked meanwhile, and may ask this one."""
+        try:
+            if asked.name not in self._host.settings.sink.masters:
+                raise Refused(f"there is no queue {asked.name!r}")
+            await self.lead(asked.name, asked.leader)
+            asked.answer(write_position(self.own_position(asked.name)))
+        except _FAILED as error:
+            asked.answer(write_refused(str(error)))
+        finally:
+            self._to_lead[asked.name] -= 1
+            self._to_lead += Counter()  # those that are zero are forgotten
 
     async def _answer_in_turn(self, name: str) -> None:
         waiting = self._waiting[name]

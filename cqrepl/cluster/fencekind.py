@@ -18,6 +18,7 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.fences import (
     FenceRequest,
+    FenceVerb,
     read_position,
     read_request,
     write_request,
@@ -37,6 +38,7 @@ from cqrepl.queue.format.index import Index
 from wire import Reader, WireError, Writer
 
 FENCE_CAPABILITY: Final = "fence"
+LEAD_CAPABILITY: Final = "lead"
 CSP_PREFIX: Final = "/cluster/"
 
 
@@ -187,6 +189,12 @@ class FenceKind:
     needs: frozenset[str] = frozenset({FENCE_CAPABILITY})
     takes_guests: bool = False
 
+    @classmethod
+    def of_leads(cls, members: frozenset[int]) -> "FenceKind":
+        """The row for requests to be promoted, which only newer peers know."""
+        needs = frozenset({FENCE_CAPABILITY, LEAD_CAPABILITY})
+        return cls(members, alias="!LeadHandler", needs=needs)
+
     def read_body(self, fields: Mapping[str, Reader]) -> FenceRequest:
         return read_request(fields)
 
@@ -200,6 +208,8 @@ class FenceKind:
         assert isinstance(body, FenceRequest)
         if link.remote_id not in self.members:
             return f"host {link.remote_id} is none of this cluster"
+        if (body.verb is FenceVerb.LEAD) != (LEAD_CAPABILITY in self.needs):
+            return f"{self.alias} does not do {body.verb!r}"
         asked = Asked(csp, cid, body, link)
         link.tell(asked)
         return asked

@@ -20,7 +20,7 @@ import trio
 
 from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk
 from cqrepl.cluster.lateroles import LateRoles
-from cqrepl.cluster.promotion import CopyStretch, Promotion, differing, plan_promotion
+from cqrepl.cluster.promotion import NOBODY, CopyStretch, Promotion, differing, plan_promotion
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.threads import in_thread
@@ -97,12 +97,16 @@ class Promoter:
             chains[host_id] = chain
         return replace(plan, refusal=differing(plan, positions, chains))
 
-    async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
+    async def promote(
+        self, name: str, *, accept_loss: bool = False, giver: int = NOBODY
+    ) -> Promotion:
         """Makes this host the leader; what has come of it.
 
         Args:
             accept_loss: also where too few copies answer, for all that was safe, or to be the only
                 one.
+            giver: the host that hands the queue over: it promises before any other one, so where it
+                does not, nothing has changed.
 
         Raises:
             ValueError: there is no such queue.
@@ -114,6 +118,9 @@ class Promoter:
         await in_thread(partial(_check_room, self._host.path_of(name), name))
         copy = self._host.sink.queues.get(name) or self._host.source.queues[name]
         with copy.epochs.being_promoted():
+            if giver != NOBODY:
+                asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
+                await self._desk.position(giver, name, asked)
             begun = await self._lead(plan, accept_loss=accept_loss)
         self.announce(name)  # who could not promise may be able to now
         return begun

@@ -62,9 +62,15 @@ class Reloader:
         await host.change(then.settings)
         self._plan = then
         added = list(_added(host, found))
-        refused = {each.name: await self._follow(host, each) for each in found.masters}
-        refused = {name: why for name, why in refused.items() if why}
-        lines = [*map(str, added), *_lines(found, refused)] or ["nothing has changed"]
+        refused: dict[str, str] = {}
+        to_come: dict[str, str] = {}
+        for each in found.masters:
+            try:
+                to_come[each.name] = await self._follow(host, each)
+            except (NetError, QueueError, OSError, ValueError) as error:
+                refused[each.name] = str(error)
+        host.tell_other_leaders()
+        lines = [*map(str, added), *_lines(found, refused, to_come)] or ["nothing has changed"]
         for line in lines:
             _logger.info("by operator: %s", line)
         code = exitcodes.STOPPED if found.restart else exitcodes.OK
@@ -72,14 +78,15 @@ class Reloader:
         return _fields(found, added, refused) | {"said": lines, "code": code}
 
     async def _follow(self, host: Host, change: NewMaster) -> str:
-        """Has another host be the master of a queue; why not, if that cannot be."""
+        """Has another host be the master of a queue; a line where that is to come yet.
+
+        Raises:
+            NetError, QueueError, OSError, ValueError: that cannot be, and why.
+        """
         then = with_master(self._plan, change)
-        try:
-            await host.change_master(change.name, then.settings)
-        except (NetError, QueueError, OSError) as error:
-            return str(error)
+        to_come = await host.change_master(change.name, then.settings)
         self._plan = then
-        return ""
+        return to_come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +130,17 @@ class _Role(NamedTuple):
     queues: Mapping[str, SourceQueue] | Mapping[str, SinkQueue]
 
 
-def _lines(found: PlanChanges, refused: Mapping[str, str]) -> Iterator[str]:
+def _lines(
+    found: PlanChanges, refused: Mapping[str, str], to_come: Mapping[str, str]
+) -> Iterator[str]:
     for name in found.removed:
         yield f"queue {name!r} is removed"
     for name, value in found.values.items():
         yield f"{name} is {_shown(value.new)}, was {_shown(value.old)}"
     for each in found.masters:
-        if each.name not in refused:
+        if to_come.get(each.name):
+            yield to_come[each.name]
+        elif each.name not in refused:
             yield f"queue {each.name!r} is streamed from host {each.new}, was from host {each.old}"
     for why in refused.values():
         yield f"refused: {why}"

@@ -46,6 +46,7 @@ class Direction:
         self._writers = writers
         self._changing = 0  # blocks that are at it
         self._turns: dict[str, trio.Lock] = {}
+        self._given_to: dict[str, int] = {}  # hosts, by the queues that are on their way there
 
     @property
     def is_changing(self) -> bool:
@@ -93,12 +94,12 @@ class Direction:
         """
         queue = self._source.queues[name]
         # appends go on meanwhile
-        if not await self._until_so(lambda: self._is_connected(master_id)):
+        if not await self.until_so(lambda: self._is_connected(master_id)):
             raise Refused(f"queue {name!r} stays here: host {master_id} is away")
         with ExitStack() as stack:
             fence = await in_thread(partial(AppendFence, queue.path))
             stack.callback(fence.lift)
-            if not await self._until_so(partial(self._source.has_all, name, master_id)):
+            if not await self.until_so(partial(self._source.has_all, name, master_id)):
                 has = "has not all of it" if self._is_connected(master_id) else "is away"
                 raise Refused(f"queue {name!r} stays here: host {master_id} {has}")
             # until it follows that one, this host is known to have streamed it last
@@ -118,7 +119,7 @@ class Direction:
         queue = self._sink.queues[name]
         if queue.life.stop is not None:
             raise Refused(str(queue.life.stop))
-        if not await self._until_so(partial(self._is_given_back, name, master_id)):
+        if not await self.until_so(partial(self._is_given_back, name, master_id)):
             is_there = self._is_connected(master_id)
             has = "has not given it back: reload there first" if is_there else "is not connected"
             raise Refused(f"queue {name!r} stays with host {master_id}, which {has}")
@@ -145,9 +146,20 @@ class Direction:
             with trio.CancelScope(shield=True):
                 await in_thread(partial(queue.epochs.promise, epoch, leader))
                 stack.pop_all()
-                is_paused = queue.life.hold.reason is not None
+                # one that the operator gives away goes on with its new master
+                is_given = self._given_to.get(queue.name) == leader
+                is_paused = queue.life.hold.reason is not None and not is_given
                 why = why or f"host {leader} leads it in epoch {epoch}"
                 await self._take_in(queue, why, fence, stays_paused=is_paused)
+
+    @contextmanager
+    def giving(self, name: str, host_id: int) -> Iterator[None]:
+        """For the length of a block the operator gives a queue to another host."""
+        self._given_to[name] = host_id
+        try:
+            yield
+        finally:
+            del self._given_to[name]
 
     async def give_up(self, name: str, why: str) -> None:
         """This host gives up the lead of a queue by itself, and takes it in.
@@ -268,8 +280,8 @@ class Direction:
         named = None if connection is None else connection[0].connection.peer_queues
         return named is not None and name in named.sinks
 
-    async def _until_so(self, is_so: Callable[[], bool]) -> bool:
-        """Waits a while for something to come true."""
+    async def until_so(self, is_so: Callable[[], bool]) -> bool:
+        """Waits for at most `HAND_OVER_SECONDS` until something is so; whether it is."""
         with trio.move_on_after(HAND_OVER_SECONDS):
             while not is_so():
                 await trio.sleep(LOOK_SECONDS)

@@ -4,6 +4,7 @@ The file of a cluster names a master for each, which is only the first choice: w
 promised an epoch, that epoch says which host leads.
 """
 
+import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +17,10 @@ from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
-from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.settings import HostSettings, SinkSettings
 
 SHOWN_MAX: Final = 10  # names of queues, of an error
+_logger: Final = logging.getLogger(__name__)
 
 
 def directions(
@@ -103,6 +105,27 @@ def by_epochs(
             (taken if leads else streamed).pop(name, None)
             (streamed if leads else taken)[name] = path
     return streamed, taken
+
+
+def log_other_leaders(settings: SinkSettings, known: Mapping[str, KeptEpochs]) -> None:
+    """Logs each queue that the file gives another master than leads it by its epochs. Those that
+    cannot be read now are passed by, and so are queues with routes, which have no epochs.
+
+    Args:
+        known: the epochs of each.
+    """
+    for name in sorted(known.keys() & settings.masters.keys() - settings.routes.keys()):
+        with suppress(OSError, QueueDamaged):
+            master, epochs = settings.masters[name], known[name].now
+            if epochs.promised and epochs.promised_to != master:
+                _logger.info(
+                    "queue %r: the file's masterId is %d, and epoch %d is promised to host %d:"
+                    " the epoch counts",
+                    name,
+                    master,
+                    epochs.promised,
+                    epochs.promised_to,
+                )
 
 
 def check_no_epoch(name: str, kept: KeptEpochs) -> None:

@@ -218,8 +218,9 @@ class LedQueue:
         return any(at >= since for at in self.power_cuts[host])
 
     def check_epochs(self) -> None:
-        """No copy forgets a promise. An epoch has one leader, and one beginning, unless a host was
-        promoted although something may be lost by that.
+        """No copy forgets a promise, but for one to itself that its host has not begun. An epoch
+        has one leader, and one beginning, unless a host was promoted although something may be lost
+        by that.
 
         Raises:
             BrokenPromiseError: that is not so.
@@ -228,7 +229,10 @@ class LedQueue:
         for host, copy in self.copies.items():
             now, was = promises(copy.path), self._promised.get(host, Promises())
             is_other = now.promised_to != was.promised_to and was.promised > 0
-            if now.promised < was.promised or (now.promised == was.promised and is_other):
+            is_own_claim = was.promised_to == host and was.number < was.promised
+            if now.promised < was.promised or (
+                now.promised == was.promised and is_other and not is_own_claim
+            ):
                 text = f"host {host} has promised epoch {was.promised}, and knows {now.promised}"
                 raise BrokenPromiseError("epochs", text)
             self._promised[host] = now

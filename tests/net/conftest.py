@@ -1,7 +1,10 @@
 """Fixtures that several tests of connections share."""
 
+from functools import partial
+
 import pytest
 
+from cqrepl.cluster.fencekind import FenceKind
 from cqrepl.net import endpoint, pump, sharedsocket
 from cqrepl.replicator import direction, hostevents
 from cqrepl.replicator.queuestate import appendfence
@@ -32,3 +35,10 @@ def unhurried_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "END_SECONDS", 60.0)
     monkeypatch.setattr(pump, "CLOSE_SECONDS", 60.0)
     monkeypatch.setattr(hostevents, "END_SECONDS", 60.0)
+
+
+@pytest.fixture
+def older_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts that do not know how to be promoted by another host's word, and do not say that they
+    do."""
+    monkeypatch.setattr(FenceKind, "of_leads", partial(FenceKind, alias="!NoneHandler"))

@@ -1,177 +1,295 @@
-"""Another host becomes the master of a queue while all of them run."""
+"""A changed `masterId` of a reloaded file has the old master hand the queue over, by an epoch."""
 
-import errno
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+import itertools
+import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, serve_host
-from cqrepl.net.address import Address
-from cqrepl.net.errors import Refused
+from cqrepl import Queue, QueueLocked, Refused, SteppedDown
+from cqrepl.cluster.fencedesk import FenceDesk
+from cqrepl.cluster.fencekind import FenceKind
+from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.replicator import direction
-from cqrepl.replicator.settings import SinkSettings
-from tests.support.copies import assert_same
-from tests.support.replicas import LOOPBACK, at, copied, eventually, last_of, more_excerpts
-from tests.support.samples import fill
-
-HOSTS = (1, 2, 3)
-
-
-def settings(host_id: int, net: NetSettings, masters: dict[str, int]) -> HostSettings:
-    ids = frozenset(HOSTS) - {host_id}
-    protocol = ProtocolSettings(host_id=host_id, remote_ids=ids)
-    return HostSettings(net=net, protocol=protocol, sink=SinkSettings(masters=masters))
+from cqrepl.replicator.direction import Direction
+from cqrepl.replicator.rolelog import Role
+from tests.support.promotions import Cluster, cluster, last
+from tests.support.replicas import eventually, last_of, more_excerpts
+from tests.support.samples import read
 
 
-def place(folder: Path, host: int, name: str) -> Path:
-    return folder / str(host) / name
+def promised(hosts: Cluster) -> set[tuple[int, int]]:
+    """The promises of all copies, each an epoch and its leader."""
+    found = {load_epochs(hosts.path(each)) for each in hosts.masters}
+    return {(each.promised, each.promised_to if each.promised else 0) for each in found}
 
 
-def roles(folder: Path, host: int, masters: dict[str, int]) -> dict[str, dict[str, Path]]:
-    paths = {name: place(folder, host, name) for name in masters}
-    return {
-        "sources": {name: path for name, path in paths.items() if masters[name] == host},
-        "sinks": {name: path for name, path in paths.items() if masters[name] != host},
-    }
+def leads(hosts: Cluster, host_id: int, epoch: int) -> bool:
+    """True where this host leads in this epoch, and all that run follow it there."""
+    for each, host in hosts.hosts.items():
+        found = host.position("a")
+        role = Role.LEADING if each == host_id else Role.FOLLOWING
+        if (found.role, found.epoch, found.leader, found.has_begun) != (role, epoch, host_id, True):
+            return False
+    return True
 
 
-@asynccontextmanager
-async def mesh(folder: Path, masters: dict[str, int]) -> AsyncIterator[dict[int, Host]]:
-    """Three hosts; the higher id dials."""
-    for name, master in masters.items():
-        fill(place(folder, master, name), "FAST_DAILY", {0: 10})
-    running: dict[int, Host] = {}
-
-    def host(host_id: int) -> Host:
-        peers = {each: Address.parse(at(one.port)) for each, one in running.items()}
-        net = NetSettings(listen=Address.parse(LOOPBACK), peers=peers)
-        of_it = roles(folder, host_id, masters)
-        return serve_host(
-            settings(host_id, net, masters), sources=of_it["sources"], sinks=of_it["sinks"]
-        )
-
-    async with host(1) as running[1], host(2) as running[2], host(3) as running[3]:
-        yield running
+async def goes_on(hosts: Cluster, host_id: int, epoch: int) -> None:
+    """The host leads, and all copies have what it appends."""
+    await eventually(partial(leads, hosts, host_id, epoch))
+    done = len(read(hosts.path(host_id)))
+    more_excerpts(hosts.path(host_id), done, 3, seed=done)
+    await hosts.follow(host_id)
+    assert not [stop for host in hosts.hosts.values() for stop in host.stops]
 
 
-async def give(folder: Path, host: Host, name: str, master: int) -> None:
-    """Change the master of a queue at one host, as a reload does."""
-    old = host.settings
-    masters = dict(old.sink.masters) | {name: master}
-    sink = replace(old.sink, masters=masters)
-    of_it: Any = roles(folder, old.protocol.host_id, masters)
-    await host.change_master(name, replace(old, sink=sink, **of_it))
-
-
-async def all_same(folder: Path, name: str, master: int) -> None:
-    for host in HOSTS:
-        if host != master:
-            await copied(place(folder, master, name), place(folder, host, name))
-
-
-@pytest.mark.parametrize("third", ["before", "after"])
-@pytest.mark.parametrize("names", [("a",), ("a", "b")])
-async def test_a_queue_goes_to_another_master_and_back(
-    tmp_path: Path, names: tuple[str, ...], third: str
+@pytest.mark.parametrize("order", list(itertools.permutations((1, 2, 3))), ids=str)
+async def test_it_is_handed_over_in_whatever_order_hosts_read_the_file(
+    tmp_path: Path, order: tuple[int, ...]
 ) -> None:
-    """It goes on there, in the order that an operator has reloaded, and all copies follow."""
-    async with mesh(tmp_path, dict.fromkeys(names, 1)) as hosts:
-        count = 10
-        for old, new in ((1, 2), (2, 1)):
-            await all_same(tmp_path, "a", old)
-            if third == "before":
-                await give(tmp_path, hosts[3], "a", new)
-            await give(tmp_path, hosts[old], "a", new)
-            with Queue.open(place(tmp_path, old, "a")) as queue:
-                assert queue.is_follower
-            await give(tmp_path, hosts[new], "a", new)
-            if third == "after":
-                await give(tmp_path, hosts[3], "a", new)
-            more_excerpts(place(tmp_path, new, "a"), count, 10, seed=count)
-            count += 10
-            await all_same(tmp_path, "a", new)
-            for name in names[1:]:
-                more_excerpts(place(tmp_path, 1, name), count - 10, 10)
-                await all_same(tmp_path, name, 1)
-        assert not any(host.stops for host in hosts.values())
+    """Back and forth; each time makes one epoch."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        for epoch, master in enumerate((2, 1, 2), start=1):
+            for host_id in order:
+                await hosts.reload(host_id, master)
+            await goes_on(hosts, master, epoch)
+        assert [each.leader for each in load_epochs(hosts.path(3)).history] == [2, 1, 2]
 
 
-async def test_who_is_not_given_it_does_not_take_it(
+async def test_a_host_that_has_read_it_first_follows_the_old_master_until_then(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        for _ in range(2):
+            note = await hosts.reload(3, 2)
+            says = "'a': host 1 leads it, and hands it over once host 1 or host 2 has read this"
+            assert says in note
+            more_excerpts(hosts.path(1), len(read(hosts.path(1))), 2)
+            await hosts.follow(1)
+            await hosts.hosts[3].change(hosts.hosts[3].settings)  # as any later reload
+            assert await hosts.reload(3, 1) == ""
+        assert await hosts.reload(3, 2)
+        await hosts.reload(1, 2)
+        await goes_on(hosts, 2, 1)
+
+
+@pytest.mark.parametrize("host_id", [1, 2])
+async def test_one_host_of_the_two_is_enough(tmp_path: Path, host_id: int) -> None:
+    """The others tell, when they start or reload, that their files say otherwise."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        await hosts.reload(host_id, 2)
+        await goes_on(hosts, 2, 1)
+        await hosts.stop(1)
+        await hosts.start(1)
+        await goes_on(hosts, 2, 1)
+
+
+async def test_a_file_that_says_otherwise_is_told_and_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cqrepl.replicator.hostroles")
+    says = "queue 'a': the file's masterId is 1, and epoch 1 is promised to host 2"
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.followed({2: 4})
+        await hosts.hosts[2].leaders.promote("a")
+        assert says not in caplog.text
+        hosts.hosts[1].tell_other_leaders()
+        assert caplog.text.count(says) == 1
+        await hosts.stop(1)
+        await hosts.start(1)
+        assert caplog.text.count(says) == 2
+        await goes_on(hosts, 2, 1)
+        for each in (1, 2):
+            await hosts.reload(each, 2)
+        hosts.hosts[1].tell_other_leaders()
+        assert caplog.text.count(says) == 2
+        assert promised(hosts) == {(1, 2)}
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+async def test_while_the_other_host_is_away_nothing_changes(
+    tmp_path: Path, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        if epoch:
+            await hosts.hosts[1].step_down("a", "for another epoch")
+            await hosts.hosts[1].leaders.promote("a")
+            await eventually(partial(leads, hosts, 1, 2))
+        before = promised(hosts)
+        monkeypatch.setattr(direction, "HAND_OVER_SECONDS", 0.1)
+        await hosts.stop(2)
+        with pytest.raises(Refused, match="'a' stays here: host 2 is away"):
+            await hosts.reload(1, 2)
+        await hosts.hosts[1].queue("a").append(b"it goes on")
+        await hosts.follow(1)
+        await hosts.stop(1)
+        await hosts.start(2)
+        with pytest.raises(Refused, match="'a' stays with host 1, which is not connected"):
+            await hosts.reload(2, 2)
+        assert promised(hosts) == before
+
+
+async def test_a_copy_that_lacks_something_is_not_promoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direction, "HAND_OVER_SECONDS", 0.1)
-    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
-        await all_same(tmp_path, "a", 1)
-        with pytest.raises(Refused, match="stays with host 1, which has not given it back"):
-            await give(tmp_path, hosts[2], "a", 2)
-        await hosts[2].pause("a")
-        more_excerpts(place(tmp_path, 1, "a"), 10, 10)
-        with pytest.raises(Refused, match="stays here: host 2 has not all of it"):
-            await give(tmp_path, hosts[1], "a", 2)
-        await hosts[2].resume("a")
-        await all_same(tmp_path, "a", 1)
-        more_excerpts(place(tmp_path, 1, "a"), 20, 10)  # the locks were given back
-        await all_same(tmp_path, "a", 1)
-        assert set(hosts[1].source.names) == set(hosts[2].sink.queues) == {"a", "b"}
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.followed({2: 4})
+        await hosts.hosts[2].pause("a")
+        more_excerpts(hosts.path(1), 4, 3)
+        for host_id in (1, 2):
+            with pytest.raises(Refused, match="'a' stays with host 1: host 2 has not all of it"):
+                await hosts.reload(host_id, 2)
+        await hosts.hosts[1].queue("a").append(b"it goes on")
+        assert promised(hosts) == {(0, 0)}
 
 
-async def test_writers_are_kept_out_from_the_first_moment(tmp_path: Path) -> None:
-    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
-        await all_same(tmp_path, "a", 1)
-        await give(tmp_path, hosts[1], "a", 2)
-        end = last_of(place(tmp_path, 1, "a"))
-        await give(tmp_path, hosts[2], "a", 2)
-        more_excerpts(place(tmp_path, 2, "a"), 10, 10)
-        await copied(place(tmp_path, 2, "a"), place(tmp_path, 1, "a"))
-        assert last_of(place(tmp_path, 1, "a")) != end
-        await eventually(lambda: not hosts[2].stops)
-        assert_same(place(tmp_path, 2, "a"), place(tmp_path, 1, "a"))
-
-
-async def test_a_paused_queue_goes_on_with_its_new_master(tmp_path: Path) -> None:
-    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
-        await all_same(tmp_path, "a", 1)
-        await hosts[1].pause("a")
-        for host in (1, 2, 3):
-            await give(tmp_path, hosts[host], "a", 2)
-        more_excerpts(place(tmp_path, 2, "a"), 10, 10)
-        await all_same(tmp_path, "a", 2)
-
-
-async def test_a_queue_that_cannot_be_taken_over_is_taken_from_its_old_master(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("host_id", [1, 2])
+async def test_a_leader_that_cannot_let_go_leads_on_and_nothing_is_promised(
+    tmp_path: Path, host_id: int
 ) -> None:
-    def fails(*_: object) -> None:
-        raise OSError(errno.EMFILE, "too many open files")
-
-    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
-        await all_same(tmp_path, "a", 1)
-        await give(tmp_path, hosts[1], "a", 2)
-        with monkeypatch.context() as patch:
-            patch.setattr(hosts[2].source, "open", fails)
-            with pytest.raises(OSError, match="too many open files"):
-                await give(tmp_path, hosts[2], "a", 2)
-        await give(tmp_path, hosts[1], "a", 1)
-        more_excerpts(place(tmp_path, 1, "a"), 10, 10)
-        await all_same(tmp_path, "a", 1)
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        with Queue.open_for_append(hosts.path(1)) as other:
+            other.append_lock.acquire()
+            with pytest.raises(Refused, match=r"stays here|host 1: "):
+                await hosts.reload(host_id, 2)
+            other.append_lock.release()
+        assert promised(hosts) == {(0, 0)}
+        more_excerpts(hosts.path(1), 4, 3)
+        await hosts.follow(1)
 
 
-async def test_a_writer_that_cannot_be_closed_keeps_no_queue_at_its_old_master(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_is_appended_meanwhile_is_in_the_queue(tmp_path: Path) -> None:
+    done: list[int] = []
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        queue = hosts.hosts[1].queue("a")
+
+        async def append() -> None:
+            while len(done) < 500:
+                try:
+                    done.append(await queue.append(b"under way"))
+                except (SteppedDown, Refused, QueueLocked):
+                    if hosts.hosts[1].position("a").role is not Role.LEADING:
+                        return
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(append)
+            await eventually(lambda: last_of(hosts.path(1)) != last(4))
+            await hosts.reload(1, 2)
+        assert done[-1] == last_of(hosts.path(2))
+        await hosts.hosts[2].queue("a").append(b"it goes on")
+        await hosts.follow(2)
+
+
+async def test_a_queue_that_is_paused_goes_on_with_the_master_that_it_is_given_to(
+    tmp_path: Path,
 ) -> None:
-    async def fails(*_: object) -> None:
-        raise OSError(errno.EAGAIN, "no thread can be started")
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        await hosts.hosts[1].pause("a")
+        await hosts.reload(1, 2)
+        await goes_on(hosts, 2, 1)
 
-    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
-        await all_same(tmp_path, "a", 1)
-        with monkeypatch.context() as patch:
-            patch.setattr(hosts[1].direction, "close_writer", fails)
-            await give(tmp_path, hosts[1], "a", 2)
-        assert "a" not in hosts[1].source.queues
-        assert "a" in hosts[1].sink.queues
-        await give(tmp_path, hosts[2], "a", 2)
-        await all_same(tmp_path, "a", 2)
+
+@pytest.mark.parametrize("older", [1, 2])
+async def test_to_and_from_an_older_host_it_goes_without_an_epoch(
+    tmp_path: Path, older: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not at all where there is one."""
+    async with cluster(tmp_path, 3) as hosts:
+        init = FenceDesk.__init__
+
+        def made(self: FenceDesk, host: Any, *rest: Any) -> None:
+            with monkeypatch.context() as patch:
+                if host.settings.protocol.host_id == older:
+                    patch.setattr(FenceKind, "of_leads", partial(FenceKind, alias="!NoneHandler"))
+                init(self, host, *rest)
+
+        def knows(self: FenceDesk, host_id: int) -> bool | None:
+            is_older = self._host.settings.protocol.host_id == older
+            return False if is_older else knows_leads(self, host_id)
+
+        knows_leads = FenceDesk.knows_leads
+        monkeypatch.setattr(FenceDesk, "knows_leads", knows)
+        monkeypatch.setattr(FenceDesk, "__init__", made)
+        await hosts.followed({2: 4, 3: 4})
+        for host_id in (3, 1, 2):
+            await hosts.reload(host_id, 2)
+        more_excerpts(hosts.path(2), 4, 3)
+        await hosts.follow(2)
+        assert promised(hosts) == {(0, 0)}
+        await hosts.hosts[3].leaders.promote("a")
+        await hosts.hosts[2].leaders.promote("a")
+        await eventually(partial(leads, hosts, 2, 2))
+        with pytest.raises(Refused, match="stays with host 2, which leads it in epoch 2"):
+            await hosts.reload(2, 1)
+        with pytest.raises(Refused, match="stays with host 2, which leads it in epoch 2"):
+            await hosts.reload(1, 1)
+
+
+STEPS: list[tuple[str, type, str, bool]] = [
+    ("asked", FenceDesk, "lead", False),
+    ("the old master has promised", FenceDesk, "promise", False),
+    ("both have promised", FenceDesk, "promise", True),
+    ("it begins", Direction, "lead", False),
+    ("it has begun", Direction, "lead", True),
+]
+
+
+def held(
+    monkeypatch: pytest.MonkeyPatch, what: tuple[str, type, str, bool], host: Any
+) -> trio.Event:
+    """Has the new master come no further than a step; is set when it is there."""
+    _, kind, name, is_after = what
+    there = trio.Event()
+    owner = host.direction if kind is Direction else host.leaders._desk
+    does: Callable[..., Any] = getattr(owner, name)
+
+    async def hold(*args: Any) -> None:
+        if is_after:
+            await does(*args)
+        there.set()
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(owner, name, hold)
+    return there
+
+
+@pytest.mark.parametrize("dies", [1, 2])
+@pytest.mark.parametrize("step", STEPS, ids=[each[0] for each in STEPS])
+async def test_either_host_may_die_at_each_step(
+    tmp_path: Path, dies: int, step: tuple[str, type, str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it is back, the same reload does it, at either host: what was safe is there."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        async with trio.open_nursery() as nursery:
+            with monkeypatch.context() as patch:
+                there = held(patch, step, hosts.hosts[2])
+
+                async def reload() -> None:
+                    await hosts.reload(1, 2)
+
+                nursery.start_soon(reload)
+                await there.wait()
+                nursery.cancel_scope.cancel()
+        for host_id in {dies, 2}:  # which would stand still for ever
+            await hosts.kill(host_id)
+        await hosts.start(*{dies, 2})
+        await hosts.meet()
+        await hosts.reload(1, 2)
+        (epoch,) = {each for each, _ in promised(hosts)} if hosts.hosts else {0}
+        await goes_on(hosts, 2, epoch)
+        assert [payload for _, payload in read(hosts.path(3))][:4] == [
+            payload for _, payload in read(hosts.path(1))
+        ][:4]

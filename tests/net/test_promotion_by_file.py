@@ -1,4 +1,4 @@
-"""Promotions while a queue goes to another master by the file of the cluster."""
+"""Promotions while a queue goes to another master by the file of the cluster, without an epoch."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from cqrepl.net.errors import Refused
 from cqrepl.queue.files.epochfile import load_epochs
 from tests.support.promotions import Cluster, cluster
 from tests.support.replicas import eventually, more_excerpts
+
+pytestmark = pytest.mark.usefixtures("older_hosts")
 
 
 async def begun(hosts: Cluster) -> None:

@@ -54,10 +54,15 @@ class Cluster:
             sinks={} if host_id == master else paths,
         )
 
-    async def reload(self, host_id: int, master: int) -> None:
-        """Its file names another master from now on."""
-        self.masters[host_id] = master
-        await self.hosts[host_id].change_master("a", self.settings(host_id))
+    async def reload(self, host_id: int, master: int) -> str:
+        """Its file names another master from now on; what is to come of that yet. Where that is
+        refused it reads the older file again at its next start."""
+        was, self.masters[host_id] = self.masters[host_id], master
+        try:
+            return await self.hosts[host_id].change_master("a", self.settings(host_id))
+        except BaseException:
+            self.masters[host_id] = was
+            raise
 
     def _address(self, host_id: int) -> Address:
         return Address.parse(f"127.0.0.1:{self._ports[host_id]}")

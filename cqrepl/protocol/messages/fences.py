@@ -5,8 +5,10 @@ A registration asks for one thing, and is answered by one document, or by excerp
     where    how far the copy is, and what it has promised; and the chain before an index, if asked
     fence    the same, once it has promised an epoch to the host that asks
     send     its excerpts from an index up to another one
+    lead     to be promoted in place of the host that asks; answered as `where` once it leads
 
-The host that asks is the one that is to lead: it can ask for no other host.
+The host that asks is the one that is to lead, but for `lead`, which goes only to a peer that has
+announced the capability of that name: an older one would close the connection.
 """
 
 from collections.abc import Mapping
@@ -32,6 +34,7 @@ class FenceVerb(StrEnum):
     WHERE = "where"
     FENCE = "fence"
     SEND = "send"
+    LEAD = "lead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

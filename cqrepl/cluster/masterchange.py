@@ -1,0 +1,159 @@
+"""Takes a changed `masterId` of a reloaded file as a request to hand the queue over.
+
+The new master is promoted while the old one leads, which makes an epoch. Either of the two may read
+the file first: the old master asks the new one to be promoted, by the verb `lead`; the new master
+has itself promoted. Nothing is promised before the new master has what the old one had when it was
+asked; the old master promises first, so where it cannot, nothing has changed. Any other host reads
+the file and follows the host that leads, until another one does.
+
+A host that does not know the verb, as an older one or Java's, hands over by the file alone.
+"""
+
+from typing import Final
+
+import trio
+
+from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk
+from cqrepl.cluster.promoter import Promoter
+from cqrepl.net.errors import NetError, Refused
+from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
+from cqrepl.queue.format.epochs import Epochs
+from cqrepl.replicator import direction
+from cqrepl.replicator.hostparts import HostParts
+
+_WHERE: Final = FenceRequest(verb=FenceVerb.WHERE)
+
+
+class MasterChanges:
+    """The changes of masters by the file that one host of a cluster reads."""
+
+    def __init__(self, host: HostParts, desk: FenceDesk, promoter: Promoter) -> None:
+        self._host = host
+        self._desk = desk
+        self._promoter = promoter
+        self._own = host.settings.protocol.host_id
+        self._turns: dict[str, trio.Lock] = {}
+        self._kept: dict[
+            str, int
+        ] = {}  # masters by the file, of queues that another host leads yet
+        desk.lead = self.take_lead
+
+    async def change(self, name: str, was: int, now: int) -> str | None:
+        """Has a queue be led by its new master, or waits for another host to do so; a line for
+        people where this is to come, empty where it is done. None: one of the two hosts knows no
+        promotion by another host's word, and nothing was done.
+
+        Args:
+            was, now: the masters by the older and the newer file.
+
+        Raises:
+            Refused: it stays as it is, and why; or which host it is promised to.
+            QueueError, OSError: as `Promoter.promote`.
+        """
+        queue = self._host.source.queues.get(name) or self._host.sink.queues[name]
+        known, leads = queue.epochs.now, self._leads(name)
+        is_promised = bool(known.promised) and known.promised_to == now
+        if (is_promised and known.is_begun) or (leads and now == self._own):
+            return ""  # the file says now what is so
+        if leads or (was == self._own and is_promised):  # or it was handed over in part
+            if not await self._knows(now, f"queue {name!r} stays here: host {now} is away"):
+                return None
+            await self._hand_over(name, now)
+            return ""
+        if now == self._own:
+            giver = known.promised_to if known.promised_to not in (0, self._own) else was
+            away = f"queue {name!r} stays with host {giver}, which is not connected"
+            if not await self._knows(giver, away):
+                return None
+            await self.take_lead(name, giver)
+            return ""
+        return self._noted(name, now, known)
+
+    def keeps(self, name: str, master_id: int | None) -> bool:
+        """True while a queue without epochs is taken from the host that leads, though this host's
+        file names another master already."""
+        return name in self._kept and self._kept[name] == master_id
+
+    async def take_lead(self, name: str, giver: int) -> None:
+        """Makes this host the leader in place of one that leads, or has given up the lead.
+
+        Raises:
+            Refused: this host is not promoted, and why. Where the other host has not promised, it
+                leads as before.
+            Unreachable: the other host does not answer.
+            ValueError, QueueError, OSError: as `Promoter.promote`.
+        """
+        async with self._turns.setdefault(name, trio.Lock()):
+            if not self._leads(name):
+                await self._catch_up(name, giver)
+                await self._promoter.promote(name, giver=giver)
+
+    async def _hand_over(self, name: str, to: int) -> None:
+        try:
+            with self._host.direction.giving(name, to):
+                await self._desk.ask_to_lead(to, name)
+        except NetError as error:
+            if self._leads(name):
+                raise Refused(f"queue {name!r} stays here: {error}") from error
+            queue = self._host.source.queues.get(name) or self._host.sink.queues[name]
+            now = queue.epochs.now
+            raise Refused(
+                f"queue {name!r}: {error}; epoch {now.promised} is promised to host"
+                f" {now.promised_to}: reload once more, or cqrepl promote"
+            ) from error
+
+    async def _catch_up(self, name: str, giver: int) -> None:
+        """Waits until this host's copy has what the other one has now; appends go on there."""
+        there: CopyPosition | None = None
+        with trio.move_on_after(direction.HAND_OVER_SECONDS):
+            there = await self._desk.position(giver, name, _WHERE)
+            self._check_gives(name, giver, there.epochs, is_source=there.is_source)
+            while there.is_source and self._desk.own_position(name).next_index < there.next_index:
+                await trio.sleep(LOOK_SECONDS)
+            return
+        if there is None:
+            raise Refused(f"queue {name!r} stays with host {giver}, which does not answer")
+        has = f"host {self._own} has not all of it"
+        raise Refused(f"queue {name!r} stays with host {giver}: {has}")
+
+    def _check_gives(self, name: str, giver: int, known: Epochs, *, is_source: bool) -> None:
+        has_given_up = known.promised_to in (giver, self._own) and not known.is_begun
+        if not is_source and not has_given_up:
+            leads = f"host {known.promised_to} leads it in epoch {known.promised}"
+            why = leads if known.promised else "it streams nothing"
+            raise Refused(f"queue {name!r}: host {giver} cannot hand it over: {why}")
+
+    def _noted(self, name: str, now: int, known: Epochs) -> str | None:
+        """The same at a host that is neither of the two."""
+        self._kept.pop(name, None)
+        leader: int | None = known.promised_to
+        if not known.promised:
+            leader = self._host.sink.queues[name].master_id
+            if leader == now:
+                return ""
+            if leader is None or not self._desk.knows_leads(leader):
+                return None
+            if self._desk.knows_leads(now) is False:
+                return None
+            self._kept[name] = now
+        return (
+            f"queue {name!r}: host {leader} leads it, and hands it over once host {leader} or host"
+            f" {now} has read this file"
+        )
+
+    async def _knows(self, host_id: int, away: str) -> bool:
+        """Waits until a host is connected; true where it can be asked to lead.
+
+        Raises:
+            Refused: it is not, within the time for that.
+        """
+        if not await self._host.direction.until_so(
+            lambda: self._desk.knows_leads(host_id) is not None
+        ):
+            raise Refused(away)
+        return bool(self._desk.knows_leads(host_id))
+
+    def _leads(self, name: str) -> bool:
+        queue = self._host.source.queues.get(name)
+        is_own = queue is not None and queue.copy is None
+        return is_own and queue is not None and queue.epochs.now.may_lead(self._own)
