@@ -499,10 +499,6 @@ class Host:
         return self._writers.of(name, self.path_of)
 
     def _make_session(self, connection: Connection, pump: Pump) -> Session:
-        if not self.sink.queues and self.source.names:
-            return self.source.make_session(connection, pump)
-        if not self.source.names and self.sink.queues:
-            return self.sink.make_session(connection, pump)
         return DuplexSession(
             self.source.make_session(connection, pump), self.sink.make_session(connection, pump)
         )

@@ -20,10 +20,14 @@ from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
+from cqrepl.protocol.capabilities import ENDED_CAPABILITY, QUEUES_CAPABILITY
 from cqrepl.protocol.messages.queuenames import QueueNames
 
 LOOK_SECONDS: Final = 0.5  # between two looks for peers, of one that gives up
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
+
+# of peers that let go of a queue, and take or offer it anew, on one connection
+_TURNING: Final = frozenset({ENDED_CAPABILITY, QUEUES_CAPABILITY})
 
 MakeSession = Callable[[Connection, Pump], Session]
 
@@ -120,6 +124,14 @@ class Endpoint:
         """Ends all connections, for the next ones to do better."""
         for pump in list(self._live):
             pump.renew(why)
+
+    def renew_fixed(self, why: str) -> None:
+        """The same, of those with peers that do not know how a queue turns round on a connection,
+        as Java's."""
+        for pump in list(self._live):
+            is_open = pump.connection.remote_id is not None
+            if is_open and not pump.connection.link.capabilities >= _TURNING:
+                pump.renew(why)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

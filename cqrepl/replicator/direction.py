@@ -60,8 +60,9 @@ class Direction:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """For the length of a block queues come and go. Where they go another way afterwards, so do
-        new connections."""
+        """For the length of a block queues come and go. Connections stay: each has both directions
+        from its start. Where queues go another way afterwards, peers are left that know of no end
+        of a queue, as Java's: they come again."""
         before = self._kind
         self._changing += 1
         try:
@@ -71,7 +72,7 @@ class Direction:
             self._source.look()
             self._sink.changed.set()
             if self._kind != before:
-                self._source.endpoint.renew("its queues go other ways now")
+                self._source.endpoint.renew_fixed("its queues go other ways now")
 
     @property
     def _kind(self) -> tuple[bool, bool]:
@@ -263,8 +264,8 @@ class Direction:
                 await in_thread(begin)
                 streamed = self._source.open(name, path, epochs)
             except BaseException:
-                taken = await self._sink.take_in_again(name, path, epochs)
-                taken.master_id = queue.master_id
+                await self._sink.take_in_again(name, path, epochs)
+                await self._sink.follow(name, queue.master_id)
                 raise
             for host_id in givers:
                 streamed.marks_of(host_id).raise_sent(NOTHING_SENT)

@@ -354,6 +354,7 @@ class Sink:
                 session.take(queue)
             else:
                 await session.let_go(name, refusal)
+                session.tell_not_taken(queue)
         self.changed.set()
 
     def change(self, settings: SinkSettings) -> None:

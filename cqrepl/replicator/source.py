@@ -517,8 +517,7 @@ class Source:
         else:
             await self._hold(queue, Reason(kind=ReasonKind.REMOVED, message=why))
             for session in self._sessions():
-                if session in queue.sessions:  # it knows of no end of a queue, or has stopped
-                    session.leave(f"queue {name!r} was removed")
+                session.forget(queue)
             await until(lambda: not queue.sessions, self._shared.changed)
             del self.queues[name]
             await self._opener.close(queue)

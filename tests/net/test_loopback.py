@@ -12,7 +12,7 @@ from cqrepl.net.roster import Roster
 from cqrepl.protocol import Connection, WireShape
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import Queue, QueueLocked
-from cqrepl.replicator.incoming.sinksession import WORKERS
+from cqrepl.replicator.incoming.offersin import WORKERS
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink

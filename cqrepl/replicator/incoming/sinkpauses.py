@@ -92,7 +92,9 @@ class SinkPauses:
                 if queue.pause.takes_firm() and queue.life.stop is None:
                     _logger.info("%s: queue %r goes on", self._pump.label, queue.name)
             for queue in sorted(self._waiting, key=lambda queue: queue.name):
-                if queue.pause.is_over:
+                if self._queues.get(queue.name) is not queue:  # it was removed
+                    self._waiting.discard(queue)
+                elif queue.pause.is_over:
                     self._waiting.discard(queue)
                     self.tell_free(queue)
                     self._pump.wake()
@@ -100,6 +102,11 @@ class SinkPauses:
             firms = (queue.pause.firm_at for queue in self._queues.values())
             with trio.move_on_at(min((until, *firms))):
                 await self._has_news.wait()
+
+    def tell_not_taken(self, name: str) -> None:
+        """Tells this peer not to offer a queue."""
+        names = QueueNames(sinks=frozenset({name}))
+        self._connection.change_queues(added=QueueNames(), removed=names)
 
     def tell_free(self, queue: SinkQueue) -> None:
         """Tells this peer whether a queue can be offered now, if it is taken from there."""

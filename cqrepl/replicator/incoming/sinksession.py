@@ -32,6 +32,7 @@ from cqrepl.replicator.incoming.copytail import put_aside_later
 from cqrepl.replicator.incoming.epochdesk import BEYOND, EpochDesk
 from cqrepl.replicator.incoming.masters import QueuesFromHere
 from cqrepl.replicator.incoming.offergate import OfferGate
+from cqrepl.replicator.incoming.offersin import OffersIn
 from cqrepl.replicator.incoming.proofdesk import ProofDesk, prepared
 from cqrepl.replicator.incoming.returnframes import UNCOMPARED, ReturnFrames, note_taken
 from cqrepl.replicator.incoming.sinklanes import SinkLanes
@@ -47,8 +48,6 @@ from cqrepl.surroundings import surroundings
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
-WORKERS: Final = 8  # that open queues at a time, for each connection
-OFFERS_MAX: Final = 1024  # that wait for a worker
 _STOPPED: Final = CopyState.STOPPED_OPEN  # of a queue that this connection has
 _logger = logging.getLogger(__name__)
 
@@ -78,14 +77,13 @@ class SinkSession:
         self._is_draining = self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
         self._lanes = SinkLanes(connection, pump, self._used)
-        self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](OFFERS_MAX)
+        self._offers = OffersIn(pump)
         self.sent_live = self.stored_live = 0
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
         self._ends: dict[Cid, Index] = {}  # of the queues, when they were answered
         self._pauses = SinkPauses(queues, connection, pump, self.from_here, changed)
         self._gate = OfferGate(self._epochs, connection, self._pauses)
         self._let_go_of: set[Cid] = set()  # by us; the core tells of it yet
-        self._cids: dict[str, Cid] = {}  # of the queues that are offered here, by name
         self._acts_on: list[str] = []  # queues that events of are acted on
         self._turns = QueueTurns(connection, pump, self._used)
 
@@ -106,8 +104,7 @@ class SinkSession:
     async def work(self) -> None:
         """Opens or makes offered queues, several at a time: each takes a disk's time."""
         async with trio.open_nursery() as nursery:
-            for _ in range(max(1, min(WORKERS, len(self._queues)))):
-                nursery.start_soon(self._answer_all)
+            nursery.start_soon(self._offers.work, self._answer)
             nursery.start_soon(self._pauses.work)
             nursery.start_soon(self._turns.work, self._act_on)
 
@@ -134,6 +131,8 @@ class SinkSession:
                 self._used(name)
         elif isinstance(event, ev.QueueOffered) and self._connection.awaits_answer(event):
             self.put_off(event.cid, "it is not taken here any more")
+        elif isinstance(event, ev.QueueWithdrawn):  # it was removed before it was offered
+            self._let_go_of.discard(event.cid)
 
     def _used(self, name: str) -> None:
         """Something that touched a queue is over: who holds it may wait for that."""
@@ -144,8 +143,7 @@ class SinkSession:
     async def _act(self, event: ev.Event) -> None:
         match event:
             case ev.QueueOffered():
-                self._cids[event.name] = event.cid
-                await self._offers_in.send(event)
+                await self._offers.take(event)
             case ev.QueueWithdrawn():
                 self._withdrawn(event)
             case ev.QueuesNamed() if not self._has_heard_names:
@@ -222,11 +220,6 @@ class SinkSession:
         for queue in self._queues.values():
             self._give_back(queue)
         self._changed.set()
-
-    async def _answer_all(self) -> None:
-        async for event in self._offers:
-            await self._answer(event)
-            self._pump.look()  # the answer may have brought something to act on
 
     async def _answer(self, event: ev.QueueOffered) -> None:
         if not self._connection.awaits_answer(event):
@@ -329,9 +322,11 @@ class SinkSession:
 
     def withdraw(self, cid: Cid, why: str) -> bool:
         """Lets go of a queue; false where its source knows nothing of that."""
+        name = self._connection.sink(cid).name
         is_told = self._connection.withdraw_queue(cid, why)
         if is_told:
             self._let_go_of.add(cid)
+            self._offers.forget(cid, name)
         return is_told
 
     async def _prove(self, event: ev.ProofAsked) -> None:
@@ -349,8 +344,7 @@ class SinkSession:
         self._begun.discard(event.cid)
         self._lanes.forget(event.cid)
         self._ends.pop(event.cid, None)
-        if self._cids.get(event.name) == event.cid:
-            del self._cids[event.name]
+        self._offers.forget(event.cid, event.name)
         queue = self._queues[event.name]
         if event.cid in self._let_go_of:
             self._let_go_of.discard(event.cid)
@@ -373,6 +367,10 @@ class SinkSession:
         for session in self._all():
             if session is not self:
                 session.tell_free(queue)
+
+    def tell_not_taken(self, queue: SinkQueue) -> None:
+        """Tells this peer not to offer a queue, which is taken from another host now."""
+        self._pauses.tell_not_taken(queue.name)
 
     def tell_free(self, queue: SinkQueue) -> None:
         """Tells this peer whether a queue can be offered now, if it is taken from there."""
@@ -435,7 +433,7 @@ class SinkSession:
         `uses`."""
         await self._pump.have_back()  # behind the end it would acknowledge on
         await self._turns.idle(name)
-        cid = self._cids.get(name)
+        cid = self._offers.cid_of(name)
         if cid is None or self._connection.state is not ConnectionState.OPEN:
             return
         if not self._connection.has_stopped(cid) and self.withdraw(cid, why):
@@ -446,11 +444,19 @@ class SinkSession:
     def take(self, queue: SinkQueue) -> None:
         """A queue can be offered, which could not be before."""
         self.from_here.look_again()
-        if self._connection.names_queues:
+        if self._was_refused(queue):  # its source offers it on another connection only
+            self._pump.fail(f"queue {queue.name!r} can be taken now")
+        elif self._connection.names_queues:
             self.tell_free(queue)
             self._pump.wake()
         elif self.from_here.takes_offers and self.from_here.refusal(queue) is None:
             self._pump.fail(f"queue {queue.name!r} can be taken now")  # it offers at the start only
+
+    def _was_refused(self, queue: SinkQueue) -> bool:
+        """True where this peer has offered a queue, and it is taken from there now."""
+        cid = self._offers.cid_of(queue.name)
+        has_stopped = cid is not None and self._connection.has_stopped(cid)
+        return has_stopped and self.from_here.refusal(queue) is None
 
     def stop(self, name: str, error: QueueError | OSError) -> None:
         """A queue whose stream is on goes no further, whatever its source does."""
@@ -462,14 +468,16 @@ class SinkSession:
 
     def streams(self, name: str) -> bool:
         """True while a queue's stream comes in, behind all that was to be given back."""
-        cid = self._cids.get(name)
+        cid = self._offers.cid_of(name)
         if cid is None or self._connection.has_stopped(cid):
             return False
         return self._connection.sink(cid).is_receiving
 
     def keep_back(self, name: str, why: Mapping[AckLevel, str]) -> None:
         """Tells the source why levels are true of no more; of a queue that streams."""
-        self._lanes.keep_back(self._connection.sink(self._cids[name]), why)
+        cid = self._offers.cid_of(name)
+        if cid is not None:
+            self._lanes.keep_back(self._connection.sink(cid), why)
 
     def tell_audited(self, name: str, places: list[Place]) -> None:
         """Tells the source what the files of a queue hold, read behind the stream."""

@@ -216,6 +216,16 @@ class LineageDesk:
         if each.search is not None and not each.has_stopped:
             await self._ask_on(each, partial(each.search.take, given.lineage))
 
+    def drop(self, cid: Cid) -> None:
+        """A queue is on the connection no more."""
+        self._audited.pop(cid, None)
+        self._if_equal.pop(cid, None)
+        self._left_out.discard(cid)
+
+    def forget(self, name: str) -> None:
+        """A queue is streamed no more; another one may get its name."""
+        self._asked_again.discard(name)
+
     def note(self, event: ev.CopyAudited) -> None:
         """The sink has told what its files hold: `work` looks at it."""
         each = self._outgoing.get(event.cid)

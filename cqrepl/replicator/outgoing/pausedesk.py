@@ -117,6 +117,11 @@ class PauseDesk:
         if self._read.pop(name, None) is not None:
             self._has_begun.set()
 
+    def drop(self, name: str) -> None:
+        """It is streamed no more: neither pauses nor goes on."""
+        self._taken.pop(name, None)
+        self.end(name)
+
     def hear(self, name: str, message: str) -> None:
         """The sink has let go of a queue, and says why."""
         said, kind = said_by_peer(message), kind_of_said(message)

@@ -339,6 +339,7 @@ class SourceSession:
 
     def _drop(self, each: Outgoing) -> None:
         del self.outgoing[each.cid]
+        self._lineage.drop(each.cid)
         each.close()
         if each.cid not in self._steps:  # else its files are still used
             each.queue.sessions.remove(self)
@@ -488,6 +489,14 @@ class SourceSession:
         """Ends the connection, for the next one to do better."""
         self._is_leaving = True
         self._pump.fail(why)
+
+    def forget(self, queue: SourceQueue) -> None:
+        """A queue that was let go of is streamed no more: what was so of it says nothing of one of
+        this name that comes later."""
+        self._pauses.drop(queue.name)
+        self._lineage.forget(queue.name)
+        if self in queue.sessions:  # its sink knows of no end of a queue, or it has stopped
+            self.leave(f"queue {queue.name!r} was removed")
 
     def take(self, name: str) -> None:
         """A queue goes on that was let go of, or has stopped."""

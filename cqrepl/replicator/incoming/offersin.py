@@ -1,0 +1,63 @@
+"""The queues that are offered on one connection of a sink: answers several at a time, and knows the
+cid of each."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
+
+WORKERS: Final = 8  # offers that are answered at a time, for each connection
+OFFERS_MAX: Final = 1024  # that wait for their turn
+
+
+class OffersIn:
+    """The offers of one connection.
+
+    Args:
+        pump: is told that an answer may have brought something to act on.
+    """
+
+    def __init__(self, pump: Pump) -> None:
+        self._pump = pump
+        self._cids: dict[str, Cid] = {}  # of the queues that are offered here, by name
+        self._came, self._due = trio.open_memory_channel[ev.QueueOffered](OFFERS_MAX)
+
+    def cid_of(self, name: str) -> Cid | None:
+        """The cid of a queue that is offered here; also of one that has stopped."""
+        return self._cids.get(name)
+
+    async def take(self, event: ev.QueueOffered) -> None:
+        """A queue is offered: its answer has its turn later."""
+        self._cids[event.name] = event.cid
+        await self._came.send(event)
+
+    def forget(self, cid: Cid, name: str) -> None:
+        """A queue is on the connection no more, at least not behind this cid."""
+        if self._cids.get(name) == cid:
+            del self._cids[name]
+
+    async def work(self, answer: Callable[[ev.QueueOffered], Awaitable[None]]) -> None:
+        """Answers, for as long as the connection is there.
+
+        Args:
+            answer: answers one. It is not kept: a circle would keep the buffers of what is over.
+        """
+        places = trio.Semaphore(WORKERS)
+        async with trio.open_nursery() as nursery:  # a task for each offer: most peers make none
+            async for event in self._due:
+                await places.acquire()
+                nursery.start_soon(self._answer, event, answer, places)
+
+    async def _answer(
+        self,
+        event: ev.QueueOffered,
+        answer: Callable[[ev.QueueOffered], Awaitable[None]],
+        places: trio.Semaphore,
+    ) -> None:
+        await answer(event)
+        places.release()
+        self._pump.look()
