@@ -7,7 +7,7 @@ the state. A word of an operator, or of a promotion, is a machine of its own bes
 
 A state that keeps a queue from going on has a `Reason`, which comes with the move that begins it,
 and goes with the state. A move that a table lacks is a mistake of ours, never of a peer's: where a
-peer has the choice, the caller asks first (`may`). There is no clock here: when a queue is tried
+peer has the choice, the caller tries it (`try_move`). There is no clock here: when a queue is tried
 again, its schedule says (`replicator/queuestate/pause`).
 """
 
@@ -287,6 +287,18 @@ class QueueLife(Generic[State, Move, Why]):
     def may(self, move: Move) -> bool:
         """True where the table has this move for the state."""
         return (self.state, move) in self._moves
+
+    def try_move(self, move: Move, reason: Why | None = None) -> bool:
+        """Passes into the state that the table names; false, and nothing is changed, where it has
+        no such move.
+
+        Args:
+            reason: as of `move`.
+        """
+        is_legal = self.may(move)
+        if is_legal:
+            self.move(move, reason)
+        return is_legal
 
     def move(self, move: Move, reason: Why | None = None) -> None:
         """Passes into the state that the table names.

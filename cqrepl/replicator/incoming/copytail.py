@@ -133,7 +133,7 @@ def put_aside_later(queue: TailedCopy, peer: str, stop: Stop, index: int) -> Non
         _logger.warning("%s: queue %r: %s", peer, queue.name, explained.message)
     else:
         _logger.error("%s: %s", peer, stop)
-    if not queue.life.may(CopyMove.PAUSE):  # whatever its source said goes for another end of it
-        queue.life.move(CopyMove.BEGIN_ANEW)
-    queue.life.move(CopyMove.PAUSE, explained or stop)
+    if not queue.life.try_move(CopyMove.PAUSE, explained or stop):
+        queue.life.move(CopyMove.BEGIN_ANEW)  # what its source said goes for another end of it
+        queue.life.move(CopyMove.PAUSE, explained or stop)
     queue.pause.begin((explained or stop).message, is_told=False)

@@ -63,25 +63,21 @@ class SinkPauses:
         Args:
             is_told: as of `Pause.begin`.
         """
-        if queue.life.may(CopyMove.PAUSE):  # else what it has ended for is graver
-            queue.life.move(CopyMove.PAUSE, trouble)
+        queue.life.try_move(CopyMove.PAUSE, trouble)  # or what it has ended for is graver
         if queue.pause.begin(trouble.message, is_told=is_told):
             _logger.error("%s: queue %r pauses: %s", self._pump.label, queue.name, trouble.message)
 
     def leave(self, queue: SinkQueue, left: Stop) -> None:
         """The source goes no further with a queue: nothing comes any more on this connection."""
-        if queue.life.may(CopyMove.LEAVE):  # else what it has stopped for is graver
-            queue.life.move(CopyMove.LEAVE, left)
+        queue.life.try_move(CopyMove.LEAVE, left)  # or what it has stopped for is graver
         self._pump.log.tell(logging.ERROR, self._pump.label, left.line)
         self._changed.set()
 
     def end(self, queue: SinkQueue) -> None:
         """Something of a queue has got through, or nothing is to come that might fail again."""
-        pause = queue.pause
-        if pause.logged is not None and pause.firm_at == math.inf:
-            if queue.life.may(CopyMove.GO_ON):
-                queue.life.move(CopyMove.GO_ON)
-            pause.forget()
+        if queue.pause.is_on:
+            queue.life.try_move(CopyMove.GO_ON)
+            queue.pause.forget()
             self._has_news.set()
             self._changed.set()
 

@@ -109,6 +109,13 @@ def test_a_state_with_a_reason_is_entered_by_its_own_move_or_from_its_like(
             assert reasons.get(state) is reasons[after]
 
 
+def test_a_move_that_is_tried_changes_nothing_where_the_table_has_it_not() -> None:
+    life: CopyLife[Reason] = CopyLife()
+    assert life.try_move(CopyMove.STOP, WHY)
+    assert not life.try_move(CopyMove.PAUSE, WHY)
+    assert (life.state, life.reason) == (CopyState.STOPPED, WHY)
+
+
 def test_a_connection_has_a_copy_from_take_to_give_back() -> None:
     for (state, move), after in COPY_MOVES.items():
         if move is CopyMove.TAKE:
