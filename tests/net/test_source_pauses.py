@@ -4,6 +4,8 @@ import errno
 import os
 import re
 import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,25 @@ from tests.support.unreadable import made_unreadable
 CYCLES = {0: 3, 1: 3, 2: 3}
 NAMES = ("bad", "good")
 DAY_MS = 86_400_000
+
+
+@asynccontextmanager
+async def plain_sink(source: Source) -> AsyncIterator[tuple[trio.SocketStream, bytearray]]:
+    """A sink such as Java's, which knows of no pause: its connection, and what it heard there."""
+    heard = bytearray()
+
+    async def hear(stream: trio.SocketStream) -> None:
+        async for piece in stream:
+            heard.extend(piece)
+
+    async with (
+        await trio.open_tcp_stream("127.0.0.1", source.port or 0) as stream,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(hear, stream)
+        await stream.send_all(uber(2, 1) + heartbeats())
+        yield stream, heard
+        nursery.cancel_scope.cancel()
 
 
 def said(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
@@ -112,6 +133,24 @@ async def test_a_queue_that_cannot_even_be_offered(
     assert_same(tmp_path / "bad", sinks["bad"])
 
 
+def failing_once(
+    step: str, source: Source, name: str, monkeypatch: pytest.MonkeyPatch
+) -> list[bool]:
+    """Has one step fail once as the stream of a queue begins. Gets an item then: True where the
+    queue counts as streamed by none."""
+    queue, place = source.queues[name], {"settle": EndWatch, "begin_marks": Outgoing}[step]
+    begin, failed = getattr(place, step), list[bool]()
+
+    def fails_once(one: EndWatch | Outgoing, *args: object, **options: object) -> None:
+        if one in (queue.end_watch, *source_outgoing(source, name)) and not failed:
+            failed.append(queue.streams == set())
+            raise OSError(errno.EMFILE, "Too many open files", str(queue.path))
+        begin(one, *args, **options)
+
+    monkeypatch.setattr(place, step, fails_once)
+    return failed
+
+
 @pytest.mark.parametrize("step", ["settle", "begin_marks"])
 async def test_a_queue_that_cannot_be_read_as_its_stream_begins(
     step: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -123,16 +162,8 @@ async def test_a_queue_that_cannot_be_read_as_its_stream_begins(
     async with serve_source(
         {name: tmp_path / name for name in NAMES}, listen=LOOPBACK, **BEATS
     ) as source:
-        queue, place = source.queues["bad"], {"settle": EndWatch, "begin_marks": Outgoing}[step]
-        begin, failed = getattr(place, step), list[bool]()
-
-        def fails_once(one: EndWatch | Outgoing, *args: object, **options: object) -> None:
-            if one in (queue.end_watch, *source_outgoing(source, "bad")) and not failed:
-                failed.append(queue.streams == set())
-                raise OSError(errno.EMFILE, "Too many open files", str(queue.path))
-            begin(one, *args, **options)
-
-        monkeypatch.setattr(place, step, fails_once)
+        queue = source.queues["bad"]
+        failed = failing_once(step, source, "bad", monkeypatch)
         async with serve_sink(sinks, connect=at(source.port), **BEATS) as sink:
             await eventually(lambda: sink.queues["bad"].life.trouble is not None)
             assert queue.streams == set()
@@ -156,19 +187,7 @@ async def test_a_sink_that_cannot_be_told_gets_nothing_for_a_while(tmp_path: Pat
     """As Java's: its connection stays, and the stream goes on where it was."""
     written = fill(tmp_path / "q", "FAST_DAILY", CYCLES)
     bring_back = made_unreadable(noon_path(tmp_path / "q", ahead=1))
-    async with (
-        live_source(tmp_path / "q") as source,
-        await trio.open_tcp_stream("127.0.0.1", source.port or 0) as stream,
-        trio.open_nursery() as nursery,
-    ):
-        heard = bytearray()
-
-        async def hear() -> None:
-            async for piece in stream:
-                heard.extend(piece)
-
-        nursery.start_soon(hear)
-        await stream.send_all(uber(2, 1) + heartbeats())
+    async with live_source(tmp_path / "q") as source, plain_sink(source) as (stream, heard):
         cid = await offered_cid(heard)
         answer = register("/replication/q/2", cid, source_handler(0, name="q"))
         await stream.send_all(answer + end_of_stream(cid))
@@ -182,7 +201,48 @@ async def test_a_sink_that_cannot_be_told_gets_nothing_for_a_while(tmp_path: Pat
         await stream.send_all(acknowledgement(written[-1][0], ns=0, cid=cid))
         assert not session.troubles
         assert source.endpoint.sessions == [session]
-        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("step", ["settle", "begin_marks"])
+async def test_a_stream_that_could_not_begin_for_a_sink_that_cannot_be_told(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins when it is tried again, with all that comes with a beginning."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with live_source(tmp_path / "q") as source:
+        failed = failing_once(step, source, "q", monkeypatch)
+        async with plain_sink(source) as (stream, heard):
+            cid = await offered_cid(heard)
+            answer = register("/replication/q/2", cid, source_handler(0, name="q"))
+            await stream.send_all(answer + end_of_stream(cid))
+            (session,) = source.endpoint.sessions
+            await eventually(lambda: written[-1][1] in heard)
+            assert failed == [True]
+            await stream.send_all(acknowledgement(written[-1][0], ns=0, cid=cid))
+            await acked(source, written[-1][0])
+            assert len(source.queues["q"].streams) == 1
+            assert source.endpoint.sessions == [session]
+
+
+async def test_an_operator_pauses_what_pauses_for_a_sink_that_cannot_be_told(
+    tmp_path: Path,
+) -> None:
+    """Its connection stays, and the stream goes on where it was once both are over."""
+    written = fill(tmp_path / "q", "FAST_DAILY", CYCLES)
+    bring_back = made_unreadable(noon_path(tmp_path / "q", ahead=1))
+    async with live_source(tmp_path / "q") as source, plain_sink(source) as (stream, heard):
+        cid = await offered_cid(heard)
+        answer = register("/replication/q/2", cid, source_handler(0, name="q"))
+        await stream.send_all(answer + end_of_stream(cid))
+        (session,) = source.endpoint.sessions
+        assert isinstance(session, SourceSession)
+        await eventually(lambda: bool(session.troubles))
+        await source.pause("q")
+        bring_back()
+        source.resume("q")
+        await eventually(lambda: written[-1][1] in heard)
+        assert all(heard.count(payload) == 1 for _, payload in written if len(payload) > 8)
+        assert source.endpoint.sessions == [session]
 
 
 async def test_a_source_without_descriptors_goes_on_when_there_are_some(tmp_path: Path) -> None:
@@ -239,19 +299,7 @@ async def test_one_that_pauses_twice_while_a_live_pump_has_it(tmp_path: Path) ->
 async def test_an_answer_that_comes_after_the_stop_begins_no_stream(tmp_path: Path) -> None:
     """A sink such as Java's knows of no stop, and answers what it was offered before."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with (
-        live_source(tmp_path / "q") as source,
-        await trio.open_tcp_stream("127.0.0.1", source.port or 0) as stream,
-        trio.open_nursery() as nursery,
-    ):
-        heard = bytearray()
-
-        async def hear() -> None:
-            async for piece in stream:
-                heard.extend(piece)
-
-        nursery.start_soon(hear)
-        await stream.send_all(uber(2, 1) + heartbeats())
+    async with live_source(tmp_path / "q") as source, plain_sink(source) as (stream, heard):
         cid = await offered_cid(heard)
         (session,) = source.endpoint.sessions
         assert isinstance(session, SourceSession)
@@ -265,4 +313,3 @@ async def test_an_answer_that_comes_after_the_stop_begins_no_stream(tmp_path: Pa
         assert not any(payload in heard for _, payload in written if len(payload) > 8)
         assert not source.queues["q"].streams
         assert source.stops[0].reason is StopReason.DAMAGED
-        nursery.cancel_scope.cancel()

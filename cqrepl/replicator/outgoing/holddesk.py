@@ -13,7 +13,6 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import QueueStopped
 from cqrepl.protocol.queuelife import ToSinkMove, ToSinkState
 from cqrepl.protocol.states import ConnectionState
-from cqrepl.queue import Tailer
 from cqrepl.replicator.outgoing.offerdesk import OfferDesk
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.pausedesk import PauseDesk
@@ -78,26 +77,25 @@ class HoldDesk:
         self._pump.call_back()
         if self._put_off(each, why, drop):
             return
-        if each.tailer is not None:
-            each.life.move(ToSinkMove.PAUSE)
-            each.resumes_at = each.tailer.next_index
+        if each.stream_from is not None:
+            each.life.try_move(ToSinkMove.PAUSE)  # or it pauses already
+            if each.tailer is not None:
+                each.resumes_at = each.tailer.next_index
             each.close()
         else:  # it cannot be told that what it does has to be done again
             self._pump.fail(f"queue {each.queue.name!r}: {why}")
 
-    def go_on(self, name: str, tail: Callable[[Outgoing, int], Tailer | None]) -> None:
+    def go_on(self, name: str, resume: Callable[[Outgoing], None]) -> None:
         """It is tried again.
 
         Args:
-            tail: a tailer of a queue that stands at an index; None where it cannot be read.
+            resume: has a queue go on where it stood.
         """
         for each in self._outgoing.values():
             if each.queue.name == name and each.life.state is ToSinkState.PAUSED:
                 if each.queue.life.hold.reason is None:
                     each.life.move(ToSinkMove.GO_ON)
-                    each.tailer = tail(each, each.resumes_at)
-                    if each.tailer is not None:
-                        each.queue.streams.add(each)
+                    resume(each)
                 return
         is_open = self._connection.state is ConnectionState.OPEN
         if is_open and self._offers.has_offered and self._offers.is_wanted(name):

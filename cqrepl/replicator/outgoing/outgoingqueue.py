@@ -109,6 +109,7 @@ class Outgoing:
         self.kept: KeptLane | None = None  # that lane, or that of the last one
         self.lane_count = 0  # excerpts that it is known to have sent
         self.stream_from: int | None = None
+        self.has_begun = False  # all is done that comes with the beginning of its stream
         self.resumes_at = NEXT_OF_EMPTY  # where a stream that pauses goes on
         self.back_copy: BackCopyTarget | None = None
         self.back_copy_until = math.inf  # by trio's clock

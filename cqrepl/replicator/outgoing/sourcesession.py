@@ -331,9 +331,8 @@ class SourceSession:
 
     def _overdue(self, each: Outgoing) -> None:
         """The sink has not answered: it may not have the queue. The others go on."""
-        if not each.life.may(ToSinkMove.MISS):  # it has stopped since the time was over
+        if not each.life.try_move(ToSinkMove.MISS):  # it has stopped since the time was over
             return
-        each.life.move(ToSinkMove.MISS)
         self._pauses.miss(each.queue.name)
         self._shared.note_stop(Stop.unanswered(each.queue.name, each.marks.host_id))
 
@@ -348,7 +347,17 @@ class SourceSession:
 
     def _try_again(self, name: str) -> None:
         """A queue may go on that did not."""
-        self._holds.go_on(name, lambda each, at: self.guarded(each, partial(each.tail, at)))
+        self._holds.go_on(name, self._resume)
+
+    def _resume(self, each: Outgoing) -> None:
+        """A queue goes on whose sink knows of no pause; its stream begins where it could not."""
+        if not each.has_begun:
+            assert each.stream_from is not None
+            self._start(each, each.stream_from)
+            return
+        each.tailer = self.guarded(each, partial(each.tail, each.resumes_at))
+        if each.tailer is not None:
+            each.queue.streams.add(each)
 
     def sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
@@ -385,15 +394,14 @@ class SourceSession:
             self._shared.changed.set()
 
     def _start(self, each: Outgoing, next_index: int) -> None:
-        if not each.life.may(ToSinkMove.START):  # it has stopped since its sink was asked
+        if not each.life.try_move(ToSinkMove.START):  # it has stopped since its sink was asked
             return
-        each.life.move(ToSinkMove.START)
         if each.back_copy is not None:
             each.has_returned = True
             each.queue.disk.prove(next_index)
             self._connection.source(each.cid).tell_return_taken()
         each.close()
-        each.stream_from = next_index
+        each.stream_from, each.has_begun = next_index, False
         each.tailer = self.guarded(each, lambda: each.queue.queue.tailer(next_index))
         if each.queue.held_from is not None:
             self._returns.look()
@@ -418,6 +426,7 @@ class SourceSession:
         each.queue.end_watch.settle(each.marks, next_index, is_proved=is_proved)
         each.queue.late.begin()
         each.begin_marks(source, asks_ack=self._shared.asks_ack(each.queue.name))
+        each.has_begun = True
 
     def touch(self, name: str, *, is_first: bool = False) -> None:
         """Something may have come of a queue that its sink is to hear.
@@ -476,8 +485,7 @@ class SourceSession:
     async def let_go(self, name: str, why: str) -> None:
         """Sends nothing more of a queue; one that has stopped stays so."""
         for each in [each for each in self.outgoing.values() if each.queue.name == name]:
-            if each.life.may(ToSinkMove.LET_GO):
-                each.life.move(ToSinkMove.LET_GO)
+            each.life.try_move(ToSinkMove.LET_GO)
             await self._pump.have_back()  # behind the end it would send on
             while each.cid in self._steps:
                 await self._shared.changed.wait()
