@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from cqrepl.queue import Queue
+from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import serve_sink
 from tests.support import peer
 from tests.support.peer import (
@@ -270,3 +271,20 @@ async def test_a_cid_that_comes_again_stands_for_the_other_queue_alone(tmp_path:
             await stream.send_all(excerpt(noon_index(), b"x", cid=6))
             await received(sink, 1, "third")
         assert not sink.stops
+
+
+async def test_a_queue_that_was_let_go_of_and_then_stops_holds_nothing_up(tmp_path: Path) -> None:
+    """Its sink let go of it, and has it offered again, before it is found to be damaged."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with live_source(tmp_path / "q") as source:
+        async with scripted(source.port, 1, 2, takes("q")) as (stream, heard):
+            cid = await offered_cid(heard)
+            again = select(9) + data(**{"+": {"sink": ["q"]}})
+            await stream.send_all(ended(cid) + again)
+            await eventually(lambda: heard.count(b"SinkReplicationHandler") == 2)
+            (session,) = source.endpoint.sessions
+            assert isinstance(session, SourceSession)
+            session.stop("q", QueueDamaged("for this test", path=tmp_path / "q"))
+            with trio.fail_after(30):
+                await source.wait_stopped()
+            assert not session.progress.withdrawn

@@ -7,7 +7,7 @@ The reason is said once, however often the queue is tried, and once more when it
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Generic
 
 import trio
 
@@ -18,13 +18,16 @@ from cqrepl.protocol.queuelife import (
     READ_REASONS,
     TAKE_MOVES,
     TAKE_REASONS,
+    Move,
     QueueLife,
     ReadMove,
     ReadState,
     Reason,
     ReasonKind,
+    State,
     TakeMove,
     TakeState,
+    Why,
 )
 from cqrepl.protocol.source import UNANSWERED
 from cqrepl.replicator.queuestate.pause import Pause
@@ -34,22 +37,26 @@ from cqrepl.replicator.queuestate.stops import Stop
 _logger: Final = logging.getLogger(__name__)
 
 
-class _Reading:
-    """A queue that could not be read, and when it is tried again."""
+class _Halt(Generic[State, Move, Why]):
+    """A queue that does not go on, when it is tried again, and what of that is logged."""
 
-    def __init__(self) -> None:
-        self.life: QueueLife[ReadState, ReadMove, Stop]
-        self.life = QueueLife(READ_MOVES, READ_REASONS, ReadState.READ)
+    def __init__(self, life: QueueLife[State, Move, Why]) -> None:
+        self.life = life
         self.pause = Pause()
 
 
-class _Taking:
-    """A queue that the sink has let go of, and what of that is logged."""
+_Reading = _Halt[ReadState, ReadMove, Stop]
+_Taking = _Halt[TakeState, TakeMove, Reason]
 
-    def __init__(self) -> None:
-        self.life: QueueLife[TakeState, TakeMove, Reason]
-        self.life = QueueLife(TAKE_MOVES, TAKE_REASONS, TakeState.TAKEN)
-        self.pause = Pause()
+
+def _reading() -> _Reading:
+    """A queue that could not be read."""
+    return _Halt(QueueLife(READ_MOVES, READ_REASONS, ReadState.READ))
+
+
+def _taking() -> _Taking:
+    """A queue that the sink has let go of."""
+    return _Halt(QueueLife(TAKE_MOVES, TAKE_REASONS, TakeState.TAKEN))
 
 
 class PauseDesk:
@@ -92,7 +99,7 @@ class PauseDesk:
 
     def begin(self, trouble: Stop) -> bool:
         """A queue cannot be read; true when that is news."""
-        each = self._read.setdefault(trouble.name, _Reading())
+        each = self._read.setdefault(trouble.name, _reading())
         known = each.life.reason
         each.life.move(ReadMove.PAUSE, trouble)
         if each.pause.begin(trouble.message, is_told=True):
@@ -113,9 +120,10 @@ class PauseDesk:
             self._changed.set()
 
     def end(self, name: str) -> None:
-        """It has stopped: it pauses no more, and does not go on."""
-        if self._read.pop(name, None) is not None:
-            self._has_begun.set()
+        """It has stopped: it pauses no more, and does not go on. Nor is the sink waited for."""
+        self._read.pop(name, None)
+        self._taken.pop(name, None)
+        self._has_begun.set()
 
     def drop(self, name: str) -> None:
         """It is streamed no more: neither pauses nor goes on."""
@@ -125,7 +133,7 @@ class PauseDesk:
     def hear(self, name: str, message: str) -> None:
         """The sink has let go of a queue, and says why."""
         said, kind = said_by_peer(message), kind_of_said(message)
-        each = self._taken.setdefault(name, _Taking())
+        each = self._taken.setdefault(name, _taking())
         each.life.move(TakeMove.LET_GO, Reason(kind=kind, message=message))
         if each.pause.begin(said, is_told=False):
             level = logging.INFO if kind in MEANT else logging.WARNING
@@ -133,8 +141,10 @@ class PauseDesk:
 
     def miss(self, name: str) -> None:
         """The sink owes the answer to the offer of a queue."""
-        life = self._taken.setdefault(name, _Taking()).life
-        life.move(TakeMove.LET_GO, Reason(kind=ReasonKind.ANSWER, message=UNANSWERED))
+        each = self._taken.get(name)
+        if each is None or not each.pause.is_on:  # it is not to be said any more that it goes on
+            each = self._taken[name] = _taking()
+        each.life.move(TakeMove.LET_GO, Reason(kind=ReasonKind.ANSWER, message=UNANSWERED))
 
     def hear_on(self, name: str) -> None:
         """The sink takes it again."""
@@ -145,18 +155,12 @@ class PauseDesk:
                 each.pause.forget()
                 self._has_begun.set()
 
-    def _tell_firm(self) -> float:
+    def _tell_firm(self, found: dict[str, _Halt[State, Move, Why]]) -> float:
         """Says of queues that they go on; when the next one is due."""
-        both: tuple[dict[str, _Reading] | dict[str, _Taking], ...] = (self._read, self._taken)
-        due = math.inf
-        for found in both:
-            for name, pause in [(name, each.pause) for name, each in found.items()]:
-                if pause.takes_firm():
-                    del found[name]
-                    _logger.info("%s: queue %r goes on", self._pump.label, name)
-                else:
-                    due = min(due, pause.firm_at)
-        return due
+        for name in [name for name, each in found.items() if each.pause.takes_firm()]:
+            del found[name]
+            _logger.info("%s: queue %r goes on", self._pump.label, name)
+        return min((each.pause.firm_at for each in found.values()), default=math.inf)
 
     async def work(self, try_again: Callable[[str], None]) -> None:
         """Has queues tried again, each when that is due."""
@@ -168,12 +172,13 @@ class PauseDesk:
     async def due(self) -> str:
         """Waits for a queue that is to be tried again."""
         while True:
-            firm_at = self._tell_firm()
-            waiting = {name: each for name, each in self._read.items() if self.holds(name)}
-            for name, each in sorted(waiting.items()):
+            until = min(self._tell_firm(self._read), self._tell_firm(self._taken))
+            for name, each in sorted(self._read.items()):
+                if each.life.state is not ReadState.PAUSED:
+                    continue
                 if each.pause.is_over:
                     each.life.move(ReadMove.RETRY)
                     return name
-            until = min((each.pause.until for each in waiting.values()), default=math.inf)
-            with trio.move_on_at(min(until, firm_at)):
+                until = min(until, each.pause.until)
+            with trio.move_on_at(until):
                 await self._has_begun.wait()
