@@ -67,9 +67,14 @@ class SinkPauses:
         if queue.pause.begin(trouble.message, is_told=is_told):
             _logger.error("%s: queue %r pauses: %s", self._pump.label, queue.name, trouble.message)
 
-    def leave(self, queue: SinkQueue, left: Stop) -> None:
-        """The source goes no further with a queue: nothing comes any more on this connection."""
-        queue.life.try_move(CopyMove.LEAVE, left)  # or what it has stopped for is graver
+    def leave(self, queue: SinkQueue, left: Stop, *, is_elsewhere: bool = False) -> None:
+        """The source goes no further with a queue: nothing comes any more on this connection.
+
+        Args:
+            is_elsewhere: another connection has the queue, so that this changes nothing for it.
+        """
+        if not is_elsewhere:
+            queue.life.try_move(CopyMove.LEAVE, left)  # or what it has stopped for is graver
         self._pump.log.tell(logging.ERROR, self._pump.label, left.line)
         self._changed.set()
 

@@ -170,8 +170,9 @@ class SinkSession:
             case ev.QueueStopped() if event.is_final:
                 self._stopped(Stop.told(event, self._connection.remote_id))
             case ev.QueueStopped():
+                queue = self._queues[event.name]
                 left = Stop.told(event, self._connection.remote_id)
-                self._pauses.leave(self._queues[event.name], left)
+                self._pauses.leave(queue, left, is_elsewhere=self._is_elsewhere(queue))
 
     def frame(self, out: bytearray, rooms: Rooms) -> int:
         """Frames of the back copies, one queue after the next. They go before what catches up: as
@@ -237,7 +238,9 @@ class SinkSession:
             return
         if queue.is_waiting_for_quarantine:
             await until(lambda: not queue.way.is_passed_on, self._changed)
-            if not self._connection.awaits_answer(event) or queue.owner is not None:
+            if not self._connection.awaits_answer(event):
+                return
+            if not self._gate.lets_in(self, event, queue):  # as another source has it meanwhile
                 return
         queue.take(self)
         self._changed.set()
@@ -348,10 +351,14 @@ class SinkSession:
         queue = self._queues[event.name]
         if event.cid in self._let_go_of:
             self._let_go_of.discard(event.cid)
-        else:
+        elif not self._is_elsewhere(queue):
             self._pauses.hear(queue, event.message)
         if event.name not in self._preparing:
             self._give_back(queue)
+
+    def _is_elsewhere(self, queue: SinkQueue) -> bool:
+        """True while another connection has a queue: a word of this source's changes nothing."""
+        return queue.owner is not None and queue.owner is not self
 
     def _give_back(self, queue: SinkQueue) -> None:
         if not queue.give_back(self):
