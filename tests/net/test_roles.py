@@ -12,6 +12,7 @@ from cqrepl import AckLevel, AckOutcome, AckPolicy, Host, HostEvents, Role, Role
 from cqrepl.replicator.hostevents import EventDesk, telling
 from cqrepl.replicator.rolelog import WAITING_MAX, RoleLog, RoleReader
 from cqrepl.replicator.settings import HostSettings
+from cqrepl.surroundings import Surroundings
 from tests.support.promotions import cluster
 from tests.support.replicas import BEATS, LOOPBACK, eventually, live_source
 from tests.support.samples import fill
@@ -192,3 +193,27 @@ async def test_on_role_tells_a_role_again_where_others_were_left_out(tmp_path: P
             left_out = RoleChange(queue="a", epoch=0, role=LEADING, leader=1, missed=1)
             desk._reader.add(left_out)
             await eventually(lambda: roles == [LEADING, LEADING])
+
+
+async def test_a_host_without_threads_tells_each_change_in_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the laboratory."""
+    fill(tmp_path / "a", "FAST_DAILY", {0: 1})
+    changes: list[tuple[Role, int]] = []
+
+    def on_role_change(each: RoleChange) -> None:
+        changes.append((each.role, threading.get_ident()))
+
+    async with live_source(tmp_path / "a") as source:
+        desk = EventDesk(HostEvents(on_role_change=on_role_change), source)
+        with monkeypatch.context() as patch:
+            patch.setattr(Surroundings, "has_threads", False)
+            async with desk.running():
+                leading, loop = source.leading(), threading.get_ident()
+                for _ in range(3):
+                    leading.fence("host 2 leads it")
+                    leading.why_fenced = ""
+                    leading.lead_again()
+                await eventually(lambda: len(changes) == 7)
+    assert changes == [(role, loop) for role in [LEADING, *[IDLE, LEADING] * 3]]
