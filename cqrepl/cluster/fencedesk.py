@@ -40,7 +40,6 @@ from cqrepl.protocol.messages.fences import (
     CopyPosition,
     FenceRequest,
     FenceVerb,
-    write_position,
 )
 from cqrepl.protocol.messages.fetches import REFUSED, write_refused
 from cqrepl.protocol.subhandler import HandlerKind, LinkView
@@ -312,7 +311,7 @@ class FenceDesk:
             position = self.own_position(name)
         else:
             position = await self.tried_position(name, Index(request.first))
-        asked.answer(write_position(position))
+        asked.tell(position)
 
     async def tried_position(self, name: str, first: Index = NEXT_OF_EMPTY) -> CopyPosition:
         """The position of this host's copy, which also tells whether it could promise anything now.

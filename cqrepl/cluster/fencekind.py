@@ -8,19 +8,22 @@ reads as fast as it is taken.
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import trio
 
 from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.protocol.capabilities import MERGED_CAPABILITY
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.fences import (
+    CopyPosition,
     FenceRequest,
     FenceVerb,
     read_position,
     read_request,
+    write_position,
     write_request,
 )
 from cqrepl.protocol.messages.fetches import (
@@ -34,6 +37,7 @@ from cqrepl.protocol.messages.fetches import (
 )
 from cqrepl.protocol.subhandler import LinkView, SubHandler
 from cqrepl.queue import Queue, QueueError, Tailer
+from cqrepl.queue.format.epochs import unmerged
 from cqrepl.queue.format.index import Index
 from wire import Reader, WireError, Writer
 
@@ -79,6 +83,14 @@ class Asked:
         if not self.is_over:
             self._waiting.append(document)
             self._link.wake(self._cid)
+
+    def tell(self, position: CopyPosition) -> None:
+        """Says how far a copy is; to a host that knows of no merged epochs, without any."""
+        if MERGED_CAPABILITY not in self._link.capabilities:
+            epochs = position.epochs
+            epochs = replace(epochs, history=unmerged(epochs.history))
+            position = replace(position, epochs=epochs)
+        self.answer(write_position(position))
 
     def give(self, path: Path) -> None:
         """Sends what is asked for, of the queue in a directory.

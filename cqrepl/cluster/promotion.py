@@ -35,7 +35,6 @@ from cqrepl.queue.format.epochs import (
     NUMBER_MAX,
     Epoch,
     History,
-    is_parting_known,
     number_of,
     parting,
 )
@@ -391,7 +390,7 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
     begun, the host that led before it still counts.
     """
     if begun := _begun(positions):
-        number, leader, _ = max(begun)
+        number, leader = max(begun)[:2]
         rivals = {each.leader for each in begun if each.number == number}  # losses accepted twice
     else:
         number, rivals = 0, _streamed(positions, master)
@@ -512,9 +511,8 @@ def _rank(position: CopyPosition) -> tuple[int, int]:
 def _tail(position: CopyPosition, start: Index, history: History) -> Index | None:
     """The first index of what a copy has, and the new leader will not; None where there is none.
     Where no epoch is known any more that both have had, only what is behind its end is known."""
-    at = parting(position.epochs.held(position.next_index), history)
-    is_known = at is not None and is_parting_known(position.epochs.history, history)
-    first = min(at, start) if at is not None and is_known else start
+    found = parting(position.epochs.history, history)
+    first = min(found.at, start) if found is not None and found.is_known else start
     return first if first < position.next_index else None
 
 

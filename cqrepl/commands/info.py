@@ -210,7 +210,14 @@ def _host_cells(host: HostState) -> tuple[str, ...]:
 
 def _epoch_cells(epoch: Epoch) -> tuple[str, ...]:
     start = format_index(epoch.start) if epoch.start else "the start"
-    return "epoch", f"{epoch.number}", f"host {epoch.leader}", f"from {start}"
+    merged = f"and up to {plural(epoch.last - epoch.number, 'later epoch')}, merged"
+    return (
+        "epoch",
+        f"{epoch.number}",
+        f"host {epoch.leader}",
+        f"from {start}",
+        merged if epoch.last else "",
+    )
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -13,6 +13,7 @@ IDENTITY_CAPABILITY: Final = "identity"  # only with the one before: a copy take
 LEVELS_CAPABILITY: Final = "levels"
 TAILERS_CAPABILITY: Final = "tailers"
 EPOCHS_CAPABILITY: Final = "epochs"  # only with lineage: what a copy has too much is cut off first
+MERGED_CAPABILITY: Final = "merged"  # only with the one before: old epochs may have merged
 CORE_CAPABILITIES: Final = frozenset(
     {
         QUEUES_CAPABILITY,
@@ -22,7 +23,7 @@ CORE_CAPABILITIES: Final = frozenset(
         TAILERS_CAPABILITY,
     }
 ) | (
-    frozenset({LINEAGE_CAPABILITY, IDENTITY_CAPABILITY, EPOCHS_CAPABILITY})
+    frozenset({LINEAGE_CAPABILITY, IDENTITY_CAPABILITY, EPOCHS_CAPABILITY, MERGED_CAPABILITY})
     if has_chains()
     else frozenset()
 )

@@ -281,7 +281,7 @@ class Connection:
             source_id=source_id,
             shape=shape,
             lineage=lineage,
-            epochs=epochs if self._outbox.has_epochs else None,
+            epochs=self._outbox.epochs_told(epochs),
             passed_by=passed_by,
         )
         cid = self._router.new_cid()

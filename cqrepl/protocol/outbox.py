@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cqrepl.protocol.events import Event, RegistrationRefused
 from cqrepl.protocol.messages import WireShape
+from cqrepl.queue.format.epochs import History, unmerged
 from wire import WireError
 
 # acknowledgements are merged while more than this waits, so that a peer that reads nothing costs
@@ -32,6 +33,7 @@ class Outbox:
         "has_identities",
         "has_levels",
         "has_lineage",
+        "has_merged",
         "has_tailers",
         "hears_stops",
         "held",
@@ -49,6 +51,7 @@ class Outbox:
         self.has_lineage = False  # both sides compare what they hold before anything moves
         self.has_identities = False  # and tell which queue is which
         self.has_epochs = False  # and who has led the queue from where on
+        self.has_merged = False  # also where old epochs have merged
         self.has_levels = False  # a sink says what it has synced and applied
         self.has_tailers = False  # a source says where named tailers stand
         self.run_payload_max: int | None = None  # longest excerpt in a run; None: there are none
@@ -62,6 +65,12 @@ class Outbox:
         """Appends documents that belong together."""
         for document in documents:
             self.data += document
+
+    def epochs_told(self, history: History) -> History | None:
+        """A history as the peer is told it; None for one that knows of no epochs."""
+        if not self.has_epochs:
+            return None
+        return history if self.has_merged else unmerged(history)
 
     def tell(self, event: Event) -> None:
         """Appends an event."""

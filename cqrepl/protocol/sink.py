@@ -129,7 +129,7 @@ class SinkHandler(Stoppable):
             source_id=self.offer.source_id,
             shape=shape,
             lineage=lineage,
-            epochs=epochs if self._outbox.has_epochs and shape is not None else None,
+            epochs=None if shape is None else self._outbox.epochs_told(epochs),
         )
         self._outbox.send(write_registration(self.csp, self.cid, handler, self._outbox.shape))
         if not self.has_lineage:

@@ -22,6 +22,7 @@ from cqrepl.protocol.capabilities import (
     IDENTITY_CAPABILITY,
     LEVELS_CAPABILITY,
     LINEAGE_CAPABILITY,
+    MERGED_CAPABILITY,
     RUNS_CAPABILITY,
     STOPS_CAPABILITY,
     TAILERS_CAPABILITY,
@@ -112,6 +113,7 @@ class Router:
             self.outbox.has_lineage = LINEAGE_CAPABILITY in on_both
             self.outbox.has_identities = self.outbox.has_lineage and IDENTITY_CAPABILITY in on_both
             self.outbox.has_epochs = self.outbox.has_lineage and EPOCHS_CAPABILITY in on_both
+            self.outbox.has_merged = self.outbox.has_epochs and MERGED_CAPABILITY in on_both
             if self.config.settings.runs and RUNS_CAPABILITY in announced.capabilities:
                 self.outbox.run_payload_max = self.config.settings.payload_max
             self.outbox.has_levels = LEVELS_CAPABILITY in on_both

@@ -12,6 +12,9 @@ on closed files. It walks over every header word from the start of each store fi
     table store     one document with the roll cycle, then one for each key: name, padding, a long
     epoch.cqmark    "cqepochs", promised, promised to, count; of each epoch number, leader, first
                     index; CRC-32
+    merged.cqmark   "cqmerged", count; of each epoch number, leader, first index, number of the last
+                    one that merged into it; CRC-32. It goes before the history of 64 epochs in
+                    epoch.cqmark that ends with the same one
     synced.cqmark   three slots of 64 bytes, of which two count: "cqsynced", end, start of the
                     machine, counter, doubtful from and to; CRC-32
 
@@ -62,6 +65,9 @@ _LONG_PADDING: Final = 0x8E
 _BEGIN: Final = "cqrepl.begin"
 _EPOCH_HEAD: Final = struct.Struct("<8sqqq")
 _EPOCH: Final = struct.Struct("<qqq")
+_EPOCHS_MAX: Final = 64
+_MERGED_HEAD: Final = struct.Struct("<8sq")
+_MERGED: Final = struct.Struct("<qqqq")
 _SUM: Final = struct.Struct("<Q")
 _SLOT: Final = struct.Struct("<8sq16sqqqQ")
 _SLOTS: Final = 2
@@ -198,9 +204,22 @@ def promises(path: Path) -> Promises:
         history = body[_EPOCH_HEAD.size :]
         is_whole = len(history) == count * _EPOCH.size
         if magic == b"cqepochs" and is_whole and data[-8:] == _SUM.pack(zlib.crc32(body)):
-            each = map(Begun._make, _EPOCH.iter_unpack(history))
-            return Promises(promised, promised_to, tuple(each))
+            each = tuple(map(Begun._make, _EPOCH.iter_unpack(history)))
+            return Promises(promised, promised_to, _merged(path, each))
     raise UnreadableError(f"{path / 'epoch.cqmark'} is not as it was written")
+
+
+def _merged(path: Path, history: tuple[Begun, ...]) -> tuple[Begun, ...]:
+    """The epochs by `merged.cqmark`, of a merged entry the first one; else those that are given."""
+    file = path / "merged.cqmark"
+    if len(history) < _EPOCHS_MAX or not file.exists():
+        return history
+    data = file.read_bytes()
+    if data[-_SUM.size :] != _SUM.pack(zlib.crc32(data[: -_SUM.size])):
+        raise UnreadableError(f"{file} is not as it was written")
+    entries = _MERGED.iter_unpack(data[_MERGED_HEAD.size : -_SUM.size])
+    found = tuple(Begun(*each[:3]) for each in entries)
+    return found if found[-1] == history[-1] else history
 
 
 def on_disk(path: Path) -> OnDisk | None:

@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from cqrepl.protocol import StopReason, greeting, uber
-from cqrepl.protocol.capabilities import EPOCHS_CAPABILITY
+from cqrepl.protocol.capabilities import EPOCHS_CAPABILITY, MERGED_CAPABILITY
 from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs, store_epochs
-from cqrepl.queue.format.epochs import Epoch, Epochs, History
+from cqrepl.queue.format.epochs import Epoch, Epochs, History, has_merged, unmerged
 from cqrepl.replicator.leadership import SteppedDown
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -150,14 +150,19 @@ async def test_a_source_that_knows_of_no_epochs_is_refused(
         await acked(source, last)
     led(tmp_path / "copy", epoch(1, 1, 3))
     led(tmp_path / "q", epoch(1, 1, 3))
-    for module in (greeting, uber):
-        known = module.CORE_CAPABILITIES - {EPOCHS_CAPABILITY}
-        monkeypatch.setattr(module, "CORE_CAPABILITIES", known)
+    without(monkeypatch, EPOCHS_CAPABILITY)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await eventually(lambda: bool(source.stops))
         reason, why = reason_of(source)
         assert reason is StopReason.FENCED
         assert "epoch 1 was promised to host 1, which comes with epoch 0" in why
+
+
+def without(monkeypatch: pytest.MonkeyPatch, capability: str) -> None:
+    """Hosts are as those of a version that does not know this yet."""
+    for module in (greeting, uber):
+        known = module.CORE_CAPABILITIES - {capability}
+        monkeypatch.setattr(module, "CORE_CAPABILITIES", known)
 
 
 TAILS: dict[str, tuple[int, int, History]] = {
@@ -244,10 +249,13 @@ async def test_nothing_is_cut_where_what_is_before_differs(tmp_path: Path) -> No
     assert not (tmp_path / "copy" / "quarantine").exists()
 
 
-# away for more promotions than are kept: the source has these, each of its last excerpts in its own
+# away for more promotions than a history has entries: the source has these, each of its last
+# excerpts in its own
 MANY = 70
 
 
+@pytest.mark.parametrize("count", [MANY, 200])
+@pytest.mark.parametrize("knows", ["merged epochs", "none that have merged"])
 @pytest.mark.parametrize(
     ("source", "copy", "same", "quarantined_from"),
     [
@@ -258,18 +266,31 @@ MANY = 70
         (71, 80, 12, 12),
     ],
 )
-async def test_of_a_copy_that_was_away_for_more_epochs_than_are_kept_only_what_differs_goes(
-    tmp_path: Path, source: int, copy: int, same: int, quarantined_from: int | None
+async def test_of_a_copy_that_was_away_for_many_epochs_only_what_differs_goes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: int,
+    copy: int,
+    same: int,
+    quarantined_from: int | None,
+    knows: str,
+    count: int,
 ) -> None:
-    """No epoch is left that both have: what the copy holds is compared before any of it goes."""
+    """No epoch is left that both have, but one that others have merged into: what the copy holds is
+    compared before any of it goes. So it is where one side has an older version."""
+    if knows != "merged epochs":
+        without(monkeypatch, MERGED_CAPABILITY)
     path, other = tmp_path / "q", tmp_path / "copy"
     await shared(tmp_path, source, copy, same)
     tail = read(other, noon_index(sequence=same)) if quarantined_from is not None else []
-    led(path, *history_of(MANY, source))
-    led(other, epoch(1, 2, 3))
+    led(path, *history_of(count, source))
+    led(other, epoch(1, 1, 3), epoch(2, 2, 4))
+    history = load_epochs(path).history
+    assert has_merged(history)
+    expected = history if knows == "merged epochs" else unmerged(history)
     (last, _) = read(path)[-1]
     async with joined(path, other) as (leader, sink):
-        await eventually(lambda: load_epochs(other) == load_epochs(path))
+        await eventually(lambda: load_epochs(other).history == expected)
         await eventually(lambda: last_of(other) == last)
         await acked(leader, last)
         assert not sink.stops + leader.stops
@@ -280,6 +301,19 @@ async def test_of_a_copy_that_was_away_for_more_epochs_than_are_kept_only_what_d
         (folder,) = (other / "quarantine").iterdir()
         assert folder.name == f"{noon_index(sequence=quarantined_from):#x}-1"
         assert read(folder, noon_index(sequence=quarantined_from)) == tail
+
+
+async def test_who_led_before_there_were_epochs_comes_back_after_many(tmp_path: Path) -> None:
+    """The first epoch began where its own excerpt is, and that is still known."""
+    await shared(tmp_path, 90, 4, 3)
+    own = read(tmp_path / "copy", noon_index(sequence=3))
+    led(tmp_path / "q", *history_of(200, 90))
+    async with joined(tmp_path / "q", tmp_path / "copy") as (leader, sink):
+        await eventually(lambda: last_of(tmp_path / "copy") == noon_index(sequence=89))
+        assert not sink.stops + leader.stops
+    assert_same(tmp_path / "q", tmp_path / "copy")
+    (folder,) = (tmp_path / "copy" / "quarantine").iterdir()
+    assert read(folder, noon_index(sequence=3)) == own
 
 
 async def test_what_differs_before_the_epochs_could_have_parted_stops_both_sides(
@@ -297,9 +331,9 @@ async def test_what_differs_before_the_epochs_could_have_parted_stops_both_sides
 
 
 def history_of(count: int, end: int) -> History:
-    """So many epochs, of which the latest ones are kept; host 1 leads in the last one."""
+    """So many epochs of host 1, of which the oldest ones have merged. The first one begins at 3."""
     epochs = Epochs()
     for number in range(1, count + 1):
-        at = noon_index(sequence=max(3, end - count + number))
+        at = noon_index(sequence=3 + number * (end - 3) // count if number > 1 else 3)
         epochs = epochs.promise(number, 1).opened(at)
     return epochs.history

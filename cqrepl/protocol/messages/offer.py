@@ -12,7 +12,7 @@ from cqrepl.protocol.messages.announcement import (
 )
 from cqrepl.protocol.messages.names import IDENTITY, WIRE_TYPES, WireShape
 from cqrepl.protocol.messages.unknown import UnknownHandler
-from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, History, check_history
+from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, History, check_history, has_merged
 from cqrepl.queue.format.identity import Identity, parse_identity
 from cqrepl.queue.format.index import Index
 from wire import Reader, WireError, Writer
@@ -26,6 +26,7 @@ _PLACE: Final = "place"
 _PLACES_BEFORE: Final = "placesBefore"
 _CYCLES: Final = "cycles"
 _EPOCHS: Final = "epochs"
+_MERGED: Final = "merged"
 _PASSED_BY: Final = "passedBy"
 _HOST_ID: Final = re.compile(r"[1-9][0-9]?|1[01][0-9]|12[0-7]")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -203,28 +204,48 @@ def read_replication_body(
 
 
 def write_epochs(writer: Writer, history: History) -> None:
-    """A history, in a block: number, leader and first index of each epoch, one after the other."""
+    """A history, in a block: number, leader and first index of each epoch, one after the other; and
+    where any have merged, in another one the number of the last epoch of each, 0 for one alone."""
     writer.name(_EPOCHS)
     with writer.block():
-        for number in (number for each in history for number in each):
-            writer.integer(number)
+        for each in history:
+            for number in (each.number, each.leader, each.start):
+                writer.integer(number)
+    if has_merged(history):
+        writer.name(_MERGED)
+        with writer.block():
+            for each in history:
+                writer.integer(each.last)
 
 
 def read_epochs(fields: dict[str, Reader]) -> History | None:
     """The same; None where it is not said, or is none."""
     if _EPOCHS not in fields:
         return None
-    found: list[int] = []
     try:
-        numbers = fields[_EPOCHS].read_block()
-        while numbers.peek_code() is not None and len(found) <= 3 * EPOCHS_MAX:
-            found.append(numbers.read_int())
+        found = _read_numbers(fields[_EPOCHS], 3 * EPOCHS_MAX)
         each = zip(found[::3], found[1::3], found[2::3], strict=True)
         history = tuple(Epoch(number, leader, Index(start)) for number, leader, start in each)
+        if _MERGED in fields:
+            last = _read_numbers(fields[_MERGED], EPOCHS_MAX)
+            history = tuple(e._replace(last=n) for e, n in zip(history, last, strict=True))
         check_history(history)
     except (WireError, ValueError):
         return None
     return history
+
+
+def _read_numbers(reader: Reader, count_max: int) -> list[int]:
+    """The numbers of a block; one more than `count_max` of them where it has more.
+
+    Raises:
+        WireError: it is no block of numbers.
+    """
+    found: list[int] = []
+    numbers = reader.read_block()
+    while numbers.peek_code() is not None and len(found) <= count_max:
+        found.append(numbers.read_int())
+    return found
 
 
 def _read_passed_by(fields: dict[str, Reader]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The side file `epoch.cqmark`: the epochs of a queue, see `format.epochs`.
+"""The side files `epoch.cqmark` and `merged.cqmark`: the epochs of a queue, see `format.epochs`.
 
 Theory of operation. A promise counts only if it outlives a power cut: the host that has heard it
 may have begun to write. So the file is written anew under another name, synced, and renamed, and
@@ -6,9 +6,14 @@ its directory is synced, before any host hears of what is in it. There is an old
 and never half of one: a file whose sum is wrong is damaged, and not as good as none. Without a file
 nothing was promised.
 
+Once epochs have merged, the history stands in a second file. The first one has it for versions that
+know of no merged epochs (`unmerged`), and tells whether the second one goes with it: a version that
+does not know that one, or a power cut between the two, leaves an older one there, which says
+nothing. The second one is written first.
+
 All numbers are little-endian, of 8 bytes.
 
-    position
+    position   epoch.cqmark
            0   "cqepochs"
            8   the epoch that was promised
           16   the host that it was promised to; with none promised the one that streamed it last
@@ -16,35 +21,56 @@ All numbers are little-endian, of 8 bytes.
           32   of each, the oldest first: its number, its leader, its first index
                CRC-32 of all bytes before
 
-The name is none that Java takes for a store file.
+    position   merged.cqmark
+           0   "cqmerged"
+           8   number of entries in the history, at most 64
+          16   of each, the oldest first: its number, its leader, its first index, and the number of
+               the last epoch that has merged into it, 0 for none
+               CRC-32 of all bytes before
+
+The names are none that Java takes for a store file.
 """
 
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
 from cqrepl.queue.files.sidefile import read_side_file, replace_side_file
-from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, Epochs
+from cqrepl.queue.format.epochs import (
+    EPOCHS_MAX,
+    Epoch,
+    Epochs,
+    History,
+    check_history,
+    has_merged,
+    unmerged,
+)
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Index
 from cqrepl.surroundings import surroundings, sync_path
 
 EPOCH_FILE_NAME: Final = "epoch.cqmark"
+MERGED_FILE_NAME: Final = "merged.cqmark"
 _MAGIC: Final = b"cqepochs"
+_MERGED_MAGIC: Final = b"cqmerged"
 _HEAD: Final = struct.Struct("<8sqqq")
 _EPOCH: Final = struct.Struct("<qqq")
+_MERGED_HEAD: Final = struct.Struct("<8sq")
+_MERGED: Final = struct.Struct("<qqqq")
 _SUM: Final = struct.Struct("<Q")
 _BYTES_MAX: Final = _HEAD.size + EPOCHS_MAX * _EPOCH.size + _SUM.size
+_MERGED_BYTES_MAX: Final = _MERGED_HEAD.size + EPOCHS_MAX * _MERGED.size + _SUM.size
 
 
 def load_epochs(path: Path) -> Epochs:
     """The epochs of the queue in a directory; none where there is no file.
 
     Raises:
-        OSError: it cannot be read.
-        QueueDamaged: it is not what was written.
+        OSError: a file cannot be read.
+        QueueDamaged: a file is not what was written.
     """
     file = path / EPOCH_FILE_NAME
     try:
@@ -53,11 +79,11 @@ def load_epochs(path: Path) -> Epochs:
         return Epochs()
     found = _read(data)
     if found is None:
-        raise QueueDamaged(
-            "expected the epochs that were promised, found a file that is not as it was written",
-            path=file,
-        )
-    return found
+        raise _damaged(file)
+    if len(found.history) < EPOCHS_MAX:
+        return found
+    history = _load_merged(path / MERGED_FILE_NAME)
+    return replace(found, history=history) if unmerged(history) == found.history else found
 
 
 def store_epochs(path: Path, epochs: Epochs) -> None:
@@ -68,8 +94,14 @@ def store_epochs(path: Path, epochs: Epochs) -> None:
         OSError: that cannot be done, or may not be on the disk.
     """
     path.mkdir(parents=True, exist_ok=True)
-    data = _HEAD.pack(_MAGIC, epochs.promised, epochs.promised_to, len(epochs.history))
-    data += b"".join(_EPOCH.pack(*each) for each in epochs.history)
+    if has_merged(epochs.history):
+        data = _MERGED_HEAD.pack(_MERGED_MAGIC, len(epochs.history))
+        data += b"".join(_MERGED.pack(*each) for each in epochs.history)
+        sealed = data + _SUM.pack(zlib.crc32(data))
+        replace_side_file(path / MERGED_FILE_NAME, sealed, is_synced=True)
+    history = unmerged(epochs.history)
+    data = _HEAD.pack(_MAGIC, epochs.promised, epochs.promised_to, len(history))
+    data += b"".join(_EPOCH.pack(each.number, each.leader, each.start) for each in history)
     replace_side_file(path / EPOCH_FILE_NAME, data + _SUM.pack(zlib.crc32(data)), is_synced=True)
     sync_path(path)
 
@@ -103,3 +135,39 @@ def _read(data: bytes) -> Epochs | None:
         return Epochs(promised=promised, promised_to=promised_to, history=history)
     except ValueError:
         return None
+
+
+def _load_merged(file: Path) -> History:
+    """The history in a second file; empty without one.
+
+    Raises:
+        OSError: it cannot be read.
+        QueueDamaged: it is not what was written.
+    """
+    try:
+        data = read_side_file(file, _MERGED_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return ()
+    body = data[: -_SUM.size]
+    entries = body[_MERGED_HEAD.size :]
+    if len(body) < _MERGED_HEAD.size or data[-_SUM.size :] != _SUM.pack(zlib.crc32(body)):
+        raise _damaged(file)
+    magic, count = _MERGED_HEAD.unpack_from(body)
+    if magic != _MERGED_MAGIC or len(entries) != count * _MERGED.size:
+        raise _damaged(file)
+    history = tuple(
+        Epoch(number, leader, Index(start), last)
+        for number, leader, start, last in _MERGED.iter_unpack(entries)
+    )
+    try:
+        check_history(history)
+    except ValueError:
+        raise _damaged(file) from None
+    return history
+
+
+def _damaged(file: Path) -> QueueDamaged:
+    return QueueDamaged(
+        "expected the epochs that were promised, found a file that is not as it was written",
+        path=file,
+    )

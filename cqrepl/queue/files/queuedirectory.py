@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.cycles import Cycles, store_names
-from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, MERGED_FILE_NAME
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.maker import READY, make_file
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, check_no_link
@@ -116,7 +116,8 @@ def holds_queue(path: Path) -> bool:
         OSError: it cannot be listed.
     """
     return path.is_dir() and any(
-        each.name != EPOCH_FILE_NAME and not is_unfinished(each) for each in path.iterdir()
+        each.name not in (EPOCH_FILE_NAME, MERGED_FILE_NAME) and not is_unfinished(each)
+        for each in path.iterdir()
     )
 
 

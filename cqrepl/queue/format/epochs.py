@@ -8,9 +8,14 @@ that they lead, one is refused.
 A copy keeps two things apart: what it has promised, and the history of what it holds. It may have
 promised an epoch of which it holds nothing, as when the leader has failed on the way. The history
 says where two copies part: behind the last epoch that both have, where the earlier one of the next
-begins. What a copy has beyond that, and the higher epoch has not, was never the queue's. Only the
-latest epochs are kept. So a copy that was away for many promotions may have no epoch in common with
-the others any more: then the histories do not tell where they part, and chains of hashes have to.
+begins. What a copy has beyond that, and the higher epoch has not, was never the queue's.
+
+A history has at most 64 entries: the oldest ones merge into one. That keeps the number, the leader
+and the start of its first epoch, and the number of its last one. So it says nothing of the epochs
+between: a copy may hold any of them, or none. A copy that was away for many promotions may have no
+epoch in common with the others but one that later ones have merged into: then the histories do not
+tell where they part, and chains of hashes have to. So it is with histories of versions that forgot
+the oldest epochs instead.
 
 Without any promotion there is no epoch, which counts as number 0; its leader is the host that
 streams the queue. A copy in a cluster notes the last such host that it knows of, in the place of
@@ -19,21 +24,45 @@ the host that it has promised an epoch to.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, NamedTuple
 
 from cqrepl.queue.format.index import Index, format_index
 
-EPOCHS_MAX: Final = 64  # that are kept of one queue, the latest ones
+EPOCHS_MAX: Final = 64  # entries of a history
 NUMBER_MAX: Final = (1 << 62) - 1
 _HOSTS: Final = range(1, 128)
 
 
 class Epoch(NamedTuple):
-    """One of them: everything before `start`, a next index, is of those before it."""
+    """One of them: everything before `start`, a next index, is of those before it.
+
+    Where later ones have merged into it, `last` is the number of the last of these, else 0. Which
+    of the numbers between were epochs of this history, and where they began, is not known any more.
+    """
 
     number: int
     leader: int
     start: Index
+    last: int = 0
+
+    @property
+    def reach(self) -> int:
+        """The number of the last epoch that this entry stands for."""
+        return self.last or self.number
+
+    @property
+    def first(self) -> "Epoch":
+        """The one that it begins with, and no other."""
+        return self._replace(last=0) if self.last else self
+
+
+class Parting(NamedTuple):
+    """Two histories may stand for different excerpts from `at` on. Where it `is_known`, they do
+    from there on; else at some place behind, or nowhere, which only the excerpts tell."""
+
+    at: Index
+    is_known: bool
 
 
 History = tuple[Epoch, ...]  # the oldest first
@@ -88,7 +117,7 @@ class Epochs:
 
     def held(self, end: int) -> History:
         """The history of a copy whose next index is `end`: an epoch that begins behind it has left
-        nothing there yet."""
+        nothing there yet. Of a merged entry at its end the copy may hold no more than the first."""
         return tuple(each for each in self.history if each.start <= end)
 
     def streamed_from(self, host_id: int) -> "Epochs":
@@ -118,16 +147,18 @@ class Epochs:
 
     def adopt(self, history: History) -> "Epochs":
         """The same, once the copy is proved to hold what a source of this history does."""
-        latest = history[-1] if history else None
-        if latest is None or latest.number < self.promised:
+        number = number_of(history)
+        if not history or number < self.promised:
             return replace(self, history=history)
-        return Epochs(promised=latest.number, promised_to=latest.leader, history=history)
+        return Epochs(promised=number, promised_to=history[-1].leader, history=history)
 
     def opened(self, end: int) -> "Epochs":
         """The same, once the host that it is promised to leads, with a copy whose next index is
         `end`."""
-        own = (*self.held(end), Epoch(self.promised, self.promised_to, Index(end)))
-        return replace(self, history=own[-EPOCHS_MAX:])
+        # merged before any is left out: that older versions have forgotten some stays known so
+        known = replace(self, history=merged(self.history, EPOCHS_MAX - 1))
+        own = (*known.held(end), Epoch(self.promised, self.promised_to, Index(end)))
+        return replace(self, history=own)
 
 
 def check_history(history: Sequence[Epoch]) -> None:
@@ -140,32 +171,72 @@ def check_history(history: Sequence[Epoch]) -> None:
         raise ValueError(f"at most {EPOCHS_MAX} epochs expected, {len(history)} came")
     number, start = 0, 0
     for each in history:
-        if not number < each.number <= NUMBER_MAX or each.start < start:
+        if not number < each.number <= each.reach <= NUMBER_MAX or each.start < start:
             raise ValueError("epochs that rise, with their first indexes, expected")
+        if each.last == each.number:
+            raise ValueError(f"a last number above {each.number} expected, {each.last} came")
         if each.leader not in _HOSTS:
             raise ValueError(f"a host id from 1 to 127 expected, {each.leader} came")
-        number, start = each.number, each.start
+        number, start = each.reach, each.start
 
 
 def number_of(history: Sequence[Epoch]) -> int:
     """The latest number; 0 for none."""
-    return history[-1].number if history else 0
+    return history[-1].reach if history else 0
 
 
-def parting(own: Sequence[Epoch], other: Sequence[Epoch]) -> Index | None:
-    """The first index from which on two histories may stand for different excerpts; None where one
-    copy has gone through all that the other has."""
-    common = frozenset(own) & frozenset(other)
-    last = max((each.number for each in common), default=0)
-    starts = [each.start for each in (*own, *other) if each.number > last]
-    return Index(min(starts)) if starts else None
+def merged(history: History, count_max: int) -> History:
+    """The same with at most so many entries: the oldest ones merge."""
+    over = len(history) - count_max
+    if over <= 0:
+        return history
+    return (history[0]._replace(last=history[over].reach), *history[over + 1 :])
 
 
-def is_parting_known(own: Sequence[Epoch], other: Sequence[Epoch]) -> bool:
-    """False where two histories have nothing in common, and either may have forgotten what they
-    had: then the copies part at `parting` at the earliest."""
-    may_have_forgotten = EPOCHS_MAX in (len(own), len(other))
-    return bool(frozenset(own) & frozenset(other)) or not may_have_forgotten
+def has_merged(history: Iterable[Epoch]) -> bool:
+    """True when an entry of a history stands for later epochs, too."""
+    return any(each.last for each in history)
+
+
+def unmerged(history: History) -> History:
+    """The same for a version that knows of no merged entries, and compares chains only where no
+    epoch is common and a history has all the entries that it can have.
+
+    A merged entry is left out: that version would take its first epoch for one that the next entry
+    follows. In the place of what is missing come epochs with numbers that no entry has, which begin
+    where the next entry does. They stand for no excerpts, so nothing is decided by them.
+    """
+    if not has_merged(history):
+        return history
+    kept = [each for each in history if not each.last]
+    taken = {each.number for each in kept}
+    free = (number for number in range(number_of(history), 0, -1) if number not in taken)
+    following, filled = history[-1].first, list[Epoch]()
+    for number in sorted((*taken, *islice(free, EPOCHS_MAX - len(kept))), reverse=True):
+        if number in taken:
+            following = kept.pop()
+        filled.append(following._replace(number=number))
+    return tuple(reversed(filled))
+
+
+def parting(own: Sequence[Epoch], other: Sequence[Epoch]) -> Parting | None:
+    """The place from which on two histories may stand for different excerpts; None where one copy
+    has gone through all that the other has.
+
+    The place is not known where either side may have had epochs behind the last common one that its
+    history does not name: they have merged into it; or none is common, and some were forgotten.
+    """
+    entries = (*own, *other)
+    common = {each.first for each in own} & {each.first for each in other}
+    if not common:
+        is_known = not has_merged(entries) and EPOCHS_MAX not in (len(own), len(other))
+        starts = [each.start for each in entries]
+        return Parting(min(starts), is_known) if starts else None
+    latest = max(common)
+    if any(each.last for each in entries if each.first == latest):
+        return Parting(latest.start, is_known=False)
+    starts = [each.start for each in entries if each.number > latest.number]
+    return Parting(min(starts), is_known=True) if starts else None
 
 
 def why_refused(own: Epochs, offered: Sequence[Epoch], host_id: int) -> str | None:
@@ -188,8 +259,9 @@ def promised_otherwise(own: Epochs, number: int, host_id: int) -> str:
 
 
 def shown(history: Iterable[Epoch]) -> list[dict[str, object]]:
-    """A history for JSON."""
+    """A history for JSON; `merged_to` only where later epochs have merged into one."""
     return [
         {"epoch": each.number, "leader": each.leader, "start": format_index(each.start)}
+        | ({"merged_to": each.last} if each.last else {})
         for each in history
     ]

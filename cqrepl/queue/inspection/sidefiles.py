@@ -53,11 +53,13 @@ def epochs_of(path: Path) -> tuple[Epochs, list[Finding]]:
     try:
         return load_epochs(path), []
     except OSError as error:
-        return Epochs(), [_unreadable(path / EPOCH_FILE_NAME, error)]
+        file = EPOCH_FILE_NAME if error.filename is None else Path(error.filename).name
+        return Epochs(), [_unreadable(path / file, error)]
     except QueueDamaged as error:
         damage = Finding(
-            kind=FindingKind.DAMAGE, path=path / EPOCH_FILE_NAME, position=None, index=None,
-            text=error.reason, part=FilePart.SIDE_FILE, remedy=_NOT_WITHOUT,
+            kind=FindingKind.DAMAGE, path=error.path or path / EPOCH_FILE_NAME,
+            position=None, index=None, text=error.reason,
+            part=FilePart.SIDE_FILE, remedy=_NOT_WITHOUT,
         )  # fmt: skip
         return Epochs(), [damage]
 

@@ -16,7 +16,6 @@ from cqrepl.queue.files.epochfile import load_epochs, store_epochs
 from cqrepl.queue.format.epochs import (
     Epochs,
     History,
-    is_parting_known,
     parting,
     promised_otherwise,
 )
@@ -166,12 +165,12 @@ class KeptEpochs:
             QueueError: the copy cannot be read.
         """
         end = queue.next_index()
-        at = None if history is None else parting(self.now.held(end), history)
-        if history is None or at is None or at >= end:
+        found = None if history is None else parting(self.now.history, history)
+        if found is None or found.at >= end:
             return Tail(None, None)
-        if is_parting_known(self.now.history, history):
-            return Tail(first_behind(queue, at), None)
-        return Tail(first_behind(queue, offered) if offered < end else None, at)
+        if found.is_known:
+            return Tail(first_behind(queue, found.at), None)
+        return Tail(first_behind(queue, offered) if offered < end else None, found.at)
 
     def _keep(self, epochs: Epochs) -> None:
         if epochs != self.now:

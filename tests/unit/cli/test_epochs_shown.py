@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, store_epochs
-from cqrepl.queue.format.epochs import Epoch, Epochs
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, MERGED_FILE_NAME, store_epochs
+from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, Epochs, merged
 from tests.support.invoke import Invoke
 from tests.support.samples import fill, noon_index
 
@@ -46,6 +46,23 @@ def test_a_queue_without_promotions_shows_none(invoke: Invoke, path: Path) -> No
     assert (shown["promised"], shown["epochs"]) == (None, [])
 
 
+def store_many(path: Path) -> None:
+    """70 epochs, of which the first seven have merged."""
+    every = tuple(Epoch(number, 2, noon_index()) for number in range(1, 71))
+    store_epochs(path, Epochs(promised=70, promised_to=2, history=merged(every, EPOCHS_MAX)))
+
+
+def test_merged_epochs_are_counted(invoke: Invoke, path: Path) -> None:
+    store_many(path)
+    lines = [line for line in invoke("info", path).stdout.splitlines() if line.startswith("epoch ")]
+    assert len(lines) == EPOCHS_MAX
+    first, second, *_ = (" ".join(line.split()) for line in lines)
+    assert first == f"epoch 1 host 2 from {noon_index():#x} and up to 6 later epochs, merged"
+    assert second == f"epoch 8 host 2 from {noon_index():#x}"
+    shown = json.loads(invoke("info", path, "--json").stdout)["epochs"]
+    assert [each.get("merged_to") for each in shown[:2]] == [7, None]
+
+
 def torn(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
@@ -64,10 +81,13 @@ def longer(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("damaged", [torn, zeroed, flipped, longer, lambda data: b""])
 @pytest.mark.parametrize("command", ["info", "verify", "verify --quick"])
-def test_a_damaged_file_is_named(invoke: Invoke, path: Path, damaged: object, command: str) -> None:
+@pytest.mark.parametrize("name", [EPOCH_FILE_NAME, MERGED_FILE_NAME])
+def test_a_damaged_file_is_named(
+    invoke: Invoke, path: Path, damaged: object, command: str, name: str
+) -> None:
     assert callable(damaged)
-    store_epochs(path, Epochs(promised=3, promised_to=1, history=(FIRST, SECOND)))
-    file = path / EPOCH_FILE_NAME
+    store_many(path)
+    file = path / name
     file.write_bytes(damaged(file.read_bytes()))
     word, *options = command.split()
     said = invoke(word, path, *options)

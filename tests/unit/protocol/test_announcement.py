@@ -100,6 +100,7 @@ def test_the_block_stands_last() -> None:
                 "identity",
                 "levels",
                 "lineage",
+                "merged",
                 "queues",
                 "runs",
                 "stops",

@@ -232,6 +232,19 @@ def test_replication_events(vector: dict[str, Any]) -> None:
             shape=SHAPE,
             epochs=(Epoch(1, 2, Index(0)), Epoch(NUMBER_MAX, 127, Index(index(5)))),
         ),
+        ReplicationHandler(
+            kind=SINK_HANDLER,
+            queue_name="q",
+            acknowledgement=True,
+            next_index=index(5),
+            source_id=0,
+            shape=SHAPE,
+            epochs=(
+                Epoch(1, 2, Index(0), 7),
+                Epoch(8, 1, Index(3)),
+                Epoch(NUMBER_MAX, 1, Index(4)),
+            ),
+        ),
         TerminatorHandler(),
     ],
     ids=lambda handler: type(handler).__name__,
@@ -419,7 +432,27 @@ def test_epochs_as_they_stand_in_an_offer(numbers: list[int]) -> None:
     handler = routing_of(register(CSP, CID, Typed(SINK_HANDLER, body))).handler
     assert isinstance(handler, ReplicationHandler)
     assert handler.epochs is not None
-    assert [number for each in handler.epochs for number in each] == numbers
+    assert [number for each in handler.epochs for number in each[:3]] == numbers
+
+
+def test_merged_epochs_as_they_stand_in_an_offer() -> None:
+    """A version that knows of none skips the field, and would take the entries for epochs."""
+    epochs = {"epochs": [1, 2, 0, 8, 1, 3], "merged": [7, 0]}
+    body = replication_body(cqrepl=SHAPE_FIELDS | epochs)
+    handler = routing_of(register(CSP, CID, Typed(SINK_HANDLER, body))).handler
+    assert isinstance(handler, ReplicationHandler)
+    assert handler.epochs == (Epoch(1, 2, Index(0), last=7), Epoch(8, 1, Index(3)))
+
+
+@pytest.mark.parametrize(
+    "merged", ["one", 1, [], [7], [7, 0, 0], [1, 0], [-1, 0], [8, 0], ["7", 0], [7] * 99], ids=str
+)
+def test_what_are_no_merged_epochs_is_as_if_none_were_said(merged: Any) -> None:
+    epochs = {"epochs": [1, 2, 0, 8, 1, 3], "merged": merged}
+    body = replication_body(cqrepl=SHAPE_FIELDS | epochs)
+    handler = routing_of(register(CSP, CID, Typed(SINK_HANDLER, body))).handler
+    assert isinstance(handler, ReplicationHandler)
+    assert (handler.epochs, handler.shape) == (None, SHAPE)
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cqrepl.queue import QueueDamaged
-from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs, store_epochs
+from cqrepl.queue.files.epochfile import (
+    EPOCH_FILE_NAME,
+    MERGED_FILE_NAME,
+    load_epochs,
+    store_epochs,
+)
 from cqrepl.queue.format.epochs import (
     EPOCHS_MAX,
     NUMBER_MAX,
     Epoch,
     Epochs,
     History,
-    is_parting_known,
+    Parting,
+    check_history,
+    has_merged,
+    merged,
     parting,
+    unmerged,
     why_refused,
 )
 from cqrepl.queue.format.index import Index
@@ -50,6 +59,48 @@ def test_they_are_read_as_they_were_written(
     epochs = Epochs(promised=number, promised_to=host_id, history=history)
     store_epochs(path, epochs)
     assert load_epochs(path) == epochs
+
+
+@given(count=st.integers(EPOCHS_MAX, 300), cut=st.integers(0, 70))
+def test_merged_ones_are_read_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, count: int, cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("q")
+    epochs = Epochs(promised=count, promised_to=1 + count % 3, history=line_of(count))
+    epochs = epochs.promise(count + 1, 3).opened(count - cut)
+    assert len(epochs.history) <= EPOCHS_MAX
+    store_epochs(path, epochs)
+    assert load_epochs(path) == epochs
+    history = Epochs(promised=count + 1, promised_to=3, history=unmerged(epochs.history))
+    (path / MERGED_FILE_NAME).unlink(missing_ok=True)  # as a version does not see it that has none
+    assert load_epochs(path) == history
+    assert (path / EPOCH_FILE_NAME).stat().st_size <= 8 * (4 + 3 * EPOCHS_MAX + 1)
+
+
+def test_an_older_file_of_merged_ones_says_nothing(tmp_path: Path) -> None:
+    """A version that knows of none has written the first file since."""
+    store_epochs(tmp_path, Epochs(promised=70, promised_to=1, history=line_of(70)))
+    later = Epochs(promised=99, promised_to=1, history=unmerged(line_of(72)))
+    store_epochs(tmp_path, later)
+    assert (tmp_path / MERGED_FILE_NAME).exists()
+    assert load_epochs(tmp_path) == later
+    store_epochs(tmp_path, KEPT)
+    assert load_epochs(tmp_path) == KEPT
+
+
+@given(at=st.integers(0, 8 * (2 + 4 * EPOCHS_MAX + 1) * 8 - 1), cut=st.booleans())
+def test_a_file_of_merged_ones_that_is_not_as_it_was_is_damaged(
+    tmp_path_factory: pytest.TempPathFactory, at: int, cut: bool
+) -> None:
+    path = tmp_path_factory.mktemp("q")
+    store_epochs(path, Epochs(promised=70, promised_to=2, history=line_of(70)))
+    file = path / MERGED_FILE_NAME
+    data = bytearray(file.read_bytes())
+    data[at // 8] ^= 1 << at % 8
+    file.write_bytes(data[: at // 8] if cut else data)
+    with pytest.raises(QueueDamaged, match="expected the epochs that were promised") as found:
+        load_epochs(path)
+    assert found.value.path == file
 
 
 def test_without_a_file_nothing_was_promised(tmp_path: Path) -> None:
@@ -148,11 +199,38 @@ def test_an_epoch_that_has_left_nothing_is_in_no_line_of_leaders() -> None:
     assert opened.history == (ONE, Epoch(3, 1, Index(10)))
 
 
-def test_only_the_latest_are_kept() -> None:
+def line_of(count: int) -> History:
+    """So many epochs, one after the other, each with one excerpt, as their leaders keep them."""
     epochs = Epochs()
-    for number in range(1, EPOCHS_MAX + 3):
-        epochs = epochs.promise(number, 1).opened(number)
-    assert [each.number for each in epochs.history] == list(range(3, EPOCHS_MAX + 3))
+    for number in range(1, count + 1):
+        epochs = epochs.promise(number, 1 + number % 3).opened(number)
+    return epochs.history
+
+
+@pytest.mark.parametrize("count", [EPOCHS_MAX + 1, EPOCHS_MAX + 2, 200])
+def test_the_oldest_ones_merge_into_the_first(count: int) -> None:
+    first, *others = line_of(count)
+    assert first == Epoch(1, 2, Index(1), last=count - EPOCHS_MAX + 1)
+    assert [each.number for each in others] == list(range(count - EPOCHS_MAX + 2, count + 1))
+    assert not has_merged(others)
+    assert len(others) == EPOCHS_MAX - 1
+
+
+def test_of_a_merged_entry_a_copy_may_hold_the_first_epoch_only() -> None:
+    kept = Epochs(promised=200, promised_to=3, history=line_of(200))
+    assert kept.held(0) == ()
+    assert kept.held(1) == kept.held(130) == kept.history[:1]
+    assert kept.held(140) == kept.history[:4]
+    assert kept.promise(201, 2).opened(130).history == (
+        Epoch(1, 2, Index(1), last=138),
+        Epoch(201, 2, Index(130)),
+    )
+
+
+def test_nothing_merges_before_there_are_too_many() -> None:
+    assert merged(line_of(EPOCHS_MAX), EPOCHS_MAX) == line_of(EPOCHS_MAX)
+    assert not has_merged(line_of(EPOCHS_MAX))
+    assert merged((), 1) == ()
 
 
 @pytest.mark.parametrize(
@@ -170,17 +248,94 @@ def test_only_the_latest_are_kept() -> None:
     ],
 )
 def test_where_two_copies_part(own: History, other: History, index: int | None) -> None:
-    assert parting(own, other) == index
+    assert parting(own, other) == (None if index is None else Parting(Index(index), is_known=True))
 
 
 def test_where_two_copies_part_is_not_known_once_either_may_have_forgotten() -> None:
     full = tuple(Epoch(number, 1, Index(100)) for number in range(2, EPOCHS_MAX + 2))
     for own, other in (((ONE,), full), (full, (ONE,)), ((), full)):
-        assert not is_parting_known(own, other)
-        assert parting(own, other) == min(each.start for each in (*own, *other))
-    assert is_parting_known(full[-1:], full)
-    assert is_parting_known((ONE,), full[1:])
-    assert is_parting_known((), ())
+        first = min(each.start for each in (*own, *other))
+        assert parting(own, other) == Parting(first, is_known=False)
+    assert parting(full[-1:], full) is None
+    assert parting((ONE,), full[1:]) == Parting(ONE.start, is_known=True)
+    assert parting((), ()) is None
+
+
+def test_where_two_copies_part_is_not_known_within_a_merged_entry() -> None:
+    away, others = line_of(5), line_of(70)
+    unknown = Parting(Index(1), is_known=False)
+    assert parting(away, others) == parting(others, away) == parting((), others) == unknown
+    assert parting(line_of(30), others) == Parting(Index(31), is_known=True)
+    assert parting(others, others) is None
+    assert parting(others[:1], others[:1]) == unknown  # the same words for other epochs
+
+
+@st.composite
+def two_lines(draw: st.DrawFn) -> tuple[History, History]:
+    """The histories of two copies, as long as it takes, of which nothing was left out. They have
+    the first ones in common, if any, and no later one."""
+    counts = st.integers(0, 90)
+    shared, own, other = draw(counts), draw(counts), draw(counts)
+    steps = draw(st.lists(st.integers(0, 2), min_size=shared, max_size=shared))
+
+    def line(count: int, leader: int, before: list[Epoch]) -> list[Epoch]:
+        made = list(before)
+        for _ in range(count):
+            number, start = (made[-1].number, made[-1].start) if made else (0, 0)
+            number += draw(st.integers(1, 2))
+            made.append(Epoch(number, leader, Index(start + draw(st.integers(0, 2)))))
+        return made
+
+    begun = [Epoch(n, 1, Index(sum(steps[:n]))) for n in range(1, shared + 1)]
+    return tuple(line(own, 2, begun)), tuple(line(other, 3, begun))
+
+
+@given(lines=two_lines(), limits=st.tuples(st.integers(1, 64), st.integers(1, 64)))
+def test_merged_histories_agree_nowhere_where_they_hold_different_epochs(
+    lines: tuple[History, History], limits: tuple[int, int]
+) -> None:
+    """The place where they are said to part is none behind the true one. Where it is called known,
+    it is the true one; so no excerpt is cut off that both hold."""
+    true = parted(*lines)
+    own, other = (merged(line, limit) for line, limit in zip(lines, limits, strict=True))
+    found = parting(own, other)
+    assert found == parting(other, own)
+    if true is None:
+        assert found is None or not found.is_known
+    else:
+        assert found is not None
+        assert found.at <= true
+        assert not found.is_known or found.at == true
+
+
+def parted(own: History, other: History) -> Index | None:
+    """The place from which on two lines, of which nothing was left out, stand for different
+    excerpts."""
+    same = sum(1 for mine, theirs in zip(own, other, strict=False) if mine == theirs)
+    starts = [each.start for each in (*own[same:], *other[same:])]
+    return Index(min(starts)) if starts else None
+
+
+@given(lines=two_lines(), end=st.integers(0, 200))
+def test_a_version_that_knows_of_no_merged_entries_compares_chains_as_it_did(
+    lines: tuple[History, History], end: int
+) -> None:
+    """What it is told has all the entries that it can have, so that it takes no parting for known
+    behind a merged entry. It holds no later epoch to be there than there is."""
+    own, other = (merged(line, EPOCHS_MAX) for line in lines)
+    told = unmerged(other)
+    check_history(told)
+    assert (told == other) is not has_merged(other)
+    if not has_merged(other):
+        return
+    assert len(told) == EPOCHS_MAX
+    assert told[-1] == other[-1]
+    held = Epochs(promised=NUMBER_MAX, promised_to=1, history=told).held(end)
+    truly = [each.number for each in lines[1] if each.start <= end]
+    assert max((each.number for each in held), default=0) <= max(truly, default=0)
+    if own and not has_merged(own):
+        found, true = parting(own, told), parted(*lines)
+        assert found is None or not found.is_known or (true is not None and found.at >= true)
 
 
 @given(line=histories(), data=st.data())
@@ -188,8 +343,13 @@ def test_a_copy_that_follows_parts_where_it_lacks_the_next_epoch(
     line: History, data: st.DataObject
 ) -> None:
     count = data.draw(st.integers(0, len(line)))
-    at = parting(line[:count], line)
-    assert at == (line[count].start if count < len(line) else None)
+    found = parting(line[:count], line)
+    if count == 0 and len(line) == EPOCHS_MAX:
+        assert found == Parting(line[0].start, is_known=False)
+    elif count < len(line):
+        assert found == Parting(line[count].start, is_known=True)
+    else:
+        assert found is None
 
 
 @pytest.mark.parametrize(
@@ -224,6 +384,11 @@ def test_whom_a_copy_takes_its_queue_from(
         (Epoch(1, 1, Index(9)), Epoch(2, 1, Index(8))),
         (Epoch(NUMBER_MAX + 1, 1, Index(0)),),
         tuple(Epoch(number, 1, Index(0)) for number in range(1, EPOCHS_MAX + 2)),
+        (Epoch(2, 1, Index(0), last=1),),
+        (Epoch(2, 1, Index(0), last=2),),
+        (Epoch(2, 1, Index(0), last=-1),),
+        (Epoch(2, 1, Index(0), last=NUMBER_MAX + 1),),
+        (Epoch(1, 1, Index(0), last=2), Epoch(2, 1, Index(0))),
     ],
 )
 def test_what_is_no_history(history: History) -> None:

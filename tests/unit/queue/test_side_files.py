@@ -12,10 +12,11 @@ import pytest
 from cqrepl.queue import Queue
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
-from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, MERGED_FILE_NAME, store_epochs
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.sidefile import open_side_file, read_side_file, replace_side_file
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
+from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, Epochs
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.differences import Flaw
@@ -149,7 +150,7 @@ def test_chains(path: Path, kind: str) -> None:
             assert not file.is_symlink()
 
 
-NAMES = [CLOSED_FILE_NAME, SYNCED_FILE_NAME, SLOTS_FILE_NAME, EPOCH_FILE_NAME]
+NAMES = [CLOSED_FILE_NAME, SYNCED_FILE_NAME, SLOTS_FILE_NAME, EPOCH_FILE_NAME, MERGED_FILE_NAME]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,9 @@ NAMES = [CLOSED_FILE_NAME, SYNCED_FILE_NAME, SLOTS_FILE_NAME, EPOCH_FILE_NAME]
 @pytest.mark.parametrize("name", NAMES)
 @in_its_place
 def test_no_command_waits(path: Path, invoke: Invoke, command: str, name: str, kind: str) -> None:
+    if name == MERGED_FILE_NAME:  # it is looked at only where there is a full history
+        history = tuple(Epoch(number, 1, noon_index()) for number in range(1, EPOCHS_MAX + 1))
+        store_epochs(path, Epochs(promised=EPOCHS_MAX, promised_to=1, history=history))
     MAKES[kind](path / name)
     word, *options = command.split()
     more: dict[str, list[object]] = {"tail": ["-n", "400"]}

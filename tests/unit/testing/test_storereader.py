@@ -13,7 +13,7 @@ from cqrepl.queue.files.chroniclemarks import BEGIN_KEY
 from cqrepl.queue.files.epochfile import store_epochs
 from cqrepl.queue.files.syncedmark import store_synced, this_boot
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from cqrepl.queue.format.epochs import Epoch, Epochs
+from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, Epochs, History, merged
 from cqrepl.queue.format.index import Index
 from cqrepl.testing import storereader
 from tests.support.goldens import GOLDEN, READABLE, manifest, unpack
@@ -64,8 +64,27 @@ def test_there_is_nothing_in_an_empty_directory(tmp_path: Path) -> None:
 def test_it_reads_promises(tmp_path: Path) -> None:
     history = (Epoch(3, 2, Index(7)), Epoch(5, 1, Index(9)))
     store_epochs(tmp_path, Epochs(promised=6, promised_to=4, history=history))
-    expected = storereader.Promises(6, 4, tuple(map(storereader.Begun._make, history)))
-    assert storereader.promises(tmp_path) == expected
+    assert storereader.promises(tmp_path) == storereader.Promises(6, 4, begun(history))
+
+
+def begun(history: History) -> tuple[storereader.Begun, ...]:
+    return tuple(storereader.Begun(each.number, each.leader, each.start) for each in history)
+
+
+def test_it_reads_promises_that_have_merged(tmp_path: Path) -> None:
+    """An older file of them, of which another version has not known, says nothing."""
+    every = tuple(Epoch(number, 1, Index(number)) for number in range(1, 90))
+    for count in (70, 89):
+        history = merged(every[:count], EPOCHS_MAX)
+        store_epochs(tmp_path, Epochs(promised=count, promised_to=1, history=history))
+        assert storereader.promises(tmp_path).history == begun((every[0], *history[1:]))
+    later = every[-EPOCHS_MAX:-1]
+    store_epochs(tmp_path, Epochs(promised=89, promised_to=1, history=later))
+    assert storereader.promises(tmp_path).history == begun(later)
+    (tmp_path / "merged.cqmark").write_bytes(b"x" * 64)
+    store_epochs(tmp_path, Epochs(promised=89, promised_to=1, history=every[-EPOCHS_MAX:]))
+    with pytest.raises(storereader.UnreadableError, match=r"merged\.cqmark is not as it was"):
+        storereader.promises(tmp_path)
 
 
 def test_half_a_file_of_promises_is_told(tmp_path: Path) -> None:
