@@ -280,7 +280,7 @@ class FenceDesk:
             if asked.name not in self._host.settings.sink.masters:
                 raise Refused(f"there is no queue {asked.name!r}")
             await self.lead(asked.name, asked.leader)
-            asked.answer(write_position(self.own_position(asked.name)))
+            asked.tell(self.own_position(asked.name))
         except _FAILED as error:
             asked.answer(write_refused(str(error)))
         finally:

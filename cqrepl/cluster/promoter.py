@@ -26,9 +26,9 @@ from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
 from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
-from cqrepl.queue import ExcerptBatch, QueueError
+from cqrepl.queue import ExcerptBatch, Queue, QueueError
 from cqrepl.queue.format.epochs import Epoch, History, promised_otherwise
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 
@@ -74,8 +74,8 @@ class Promoter:
         if to not in positions:
             usual = f"host {to} is not connected, or has no copy of {name!r}"
             raise Refused(declined.get(to, usual))
-        plan = self._planned(name, to, positions, declined)
-        return await self._compared(plan, positions)
+        plan = await self._compared(self._planned(name, to, positions, declined), positions)
+        return plan if plan.refusal else await self._less_compared(plan)
 
     async def _compared(self, plan: Promotion, positions: Mapping[int, CopyPosition]) -> Promotion:
         """The plan, refused where what the new leader takes does not follow on what it has. Else,
@@ -83,19 +83,54 @@ class Promoter:
         lacks, name = plan.returned, plan.queue
         if plan.refusal or lacks is None or lacks.first == NEXT_OF_EMPTY:
             return plan
-        asked, chains = FenceRequest(verb=FenceVerb.WHERE, first=lacks.first), {}
+        chains = {}
         for host_id in (plan.leader, lacks.host):
             try:
-                if host_id == self._own:
-                    chain = await self._desk.own_chain(name, lacks.first)
-                else:
-                    chain = (await self._desk.position(host_id, name, asked)).chain
+                chains[host_id] = await self._chain(host_id, name, lacks.first)
             except (Refused, QueueError) as error:
                 return replace(plan, refusal=f"host {host_id} cannot tell what it has: {error}")
             except Unreachable:
                 return plan  # it is told by the promises that do not come
-            chains[host_id] = chain
         return replace(plan, refusal=differing(plan, positions, chains))
+
+    async def _less_compared(self, plan: Promotion) -> Promotion:
+        """The plan without those stretches that chains prove to be the same in both copies; refused
+        where they prove that the new leader's is not.
+
+        A chain is over one cycle: nothing is proved where more of them may differ.
+        """
+        left, refusal = [], ""
+        for each in plan.uncompared:
+            try:
+                shift = await in_thread(partial(_shift_of, self._host.path_of(plan.queue)))
+                hosts = (each.host, plan.farthest)
+                chains = [await self._chain(host, plan.queue, each.end) for host in hosts]
+            except (NetError, QueueError, OSError) as error:
+                _logger.warning("queue %r: copies are not compared: %s", plan.queue, error)
+                left.append(each)
+                continue
+            is_one_cycle = cycle_of(each.first, shift) == cycle_of(Index(each.end - 1), shift)
+            if not (all(chains) and chains[0] == chains[1] and is_one_cycle):
+                left.append(each)
+            if all(chains) and chains[0] != chains[1] and each.host == plan.leader:
+                refusal = (
+                    f"host {each.host} and host {plan.farthest} hold other excerpts before"
+                    f" {format_index(each.end)}: promote host {plan.farthest}, which the other one"
+                    " follows then"
+                )
+        return replace(plan, uncompared=tuple(left), refusal=plan.refusal or refusal)
+
+    async def _chain(self, host_id: int, name: str, first: Index) -> bytes:
+        """The chain over what a copy has of the cycle before an index; none where that is not
+        known.
+
+        Raises:
+            Refused, Unreachable, QueueError: the host does not tell it.
+        """
+        if host_id == self._own:
+            return await self._desk.own_chain(name, first)
+        asked = FenceRequest(verb=FenceVerb.WHERE, first=first)
+        return (await self._desk.position(host_id, name, asked)).chain
 
     async def promote(
         self, name: str, *, accept_loss: bool = False, giver: int = NOBODY
@@ -135,6 +170,7 @@ class Promoter:
         await self._check_alone(name, plan.epoch, self._hosts - positions.keys())
         positions[self._own] = self._desk.own_position(name)
         begun = self._planned(name, self._own, positions, declined, planned=plan)
+        begun = await self._less_compared(begun)
         _check(begun, accept_loss=accept_loss)
         async with self._host.direction.turn(name):
             queue = self._host.sink.queues[name]
@@ -308,6 +344,16 @@ class _Taken:
             batch = ExcerptBatch.of(self._first, payloads)
             await in_thread(partial(self._queue.appender.append_at, batch))
             self._queue.disk.note()
+
+
+def _shift_of(path: Path) -> int:
+    """The number of bits of an index that hold the sequence, in a queue.
+
+    Raises:
+        QueueError: it cannot be opened.
+    """
+    with Queue.open(path) as queue:
+        return queue.layout.roll_cycle.shift
 
 
 def _check_room(path: Path, name: str) -> None:

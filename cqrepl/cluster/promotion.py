@@ -20,6 +20,11 @@ itself, no host is the last leader, and more than half of all hosts have to prom
 without a host in common each would hold the other half's last leader, which has followed its own
 one since: only one of the two can be the later.
 
+Which copy is the farthest is not always known: of a merged entry of its history a copy may hold the
+first epoch only, or all. Then it is the longest of those that may be; and those, as well as the
+host that is to lead where no epoch is known that both have had, are to be held against it. Where
+that is not done, or they differ, what was safe may be lost.
+
 Not so where a power cut may have taken the old leader's end; nor where there was no epoch, and the
 host that is called the master here streams nothing: another host leads then, by a newer file.
 """
@@ -72,6 +77,9 @@ class Promotion:
         quarantined: what goes there from copies that answer, when they follow.
         fenced: hosts that answer, and promise.
         unreached: those that do not: what only they have goes to quarantine when they come back.
+        farthest: the host whose copy the epoch begins behind.
+        uncompared: what other copies, by their histories, may hold otherwise than the farthest one,
+            which may be what was safe, or the new leader's own.
         declined: those that answer, and do not promise: each with why.
         needed: so many copies have to promise, the leader's own included.
         may_lose: too few do, and what was safe may be missing from `lost_from` on: from where the
@@ -108,11 +116,19 @@ class Promotion:
     last: int = NOBODY
     history: History = ()
     unproved: Index | None = None
+    farthest: int = NOBODY
+    uncompared: tuple[CopyStretch, ...] = ()
 
     @property
     def is_risky(self) -> bool:
         """It is done only where the operator accepts a loss."""
-        return self.may_lose or self.may_split
+        return self.may_split or self.loses_from is not None
+
+    @property
+    def loses_from(self) -> Index | None:
+        """From where on what was safe may be missing; None: nothing of it is."""
+        places = [each.first for each in self.uncompared]
+        return min([*places, self.lost_from] if self.may_lose else places, default=None)
 
     def fields(self) -> dict[str, object]:
         """For JSON."""
@@ -129,8 +145,9 @@ class Promotion:
             "unreached": list(self.unreached),
             "declined": [{"host": host, "why": why} for host, why in self.declined],
             "needed": self.needed,
-            "may_lose": self.may_lose,
-            "lost_from": format_index(self.lost_from) if self.may_lose else None,
+            "may_lose": self.loses_from is not None,
+            "lost_from": None if self.loses_from is None else format_index(self.loses_from),
+            "uncompared": [each.fields() for each in self.uncompared],
             "majority": self.majority,
             "may_split": self.may_split,
             "refusal": self.refusal,
@@ -175,6 +192,12 @@ class Promotion:
                 f"not reached: {_hosts(self.unreached)}: fenced when they come; what only they"
                 f" have from {start} on goes to quarantine then"
             )
+        lines += [
+            f"not compared with host {self.farthest}: {_span(each.first, each.end)} of host"
+            f" {each.host}: no epoch behind is known to both: promote host {self.farthest}, or"
+            " --accept-loss"
+            for each in self.uncompared
+        ]
         if self.may_split:
             lines.append(
                 f"may be led by two hosts in epoch {self.epoch}:"
@@ -224,7 +247,6 @@ def plan_promotion(
     """
     latest = max(positions.values(), key=lambda each: each.epochs.promised).epochs
     epoch = latest.promised + 1 if planned is None else planned.epoch
-    heard = epoch - 1  # the latest of those before this one
     was, led = _who_led(positions, master) if planned is None else (planned.was, planned.led)
     positions, cannot = _who_can_promise(to, positions)
     declined = {**declined, **cannot}
@@ -260,7 +282,7 @@ def plan_promotion(
         declined=_of(declined, positions),
         needed=needed,
         may_lose=may_lose,
-        lost_from=start if number_of(history) == heard else _last_start(history),
+        lost_from=start if number_of(history) == epoch - 1 else _last_start(history),
         majority=majority,
         may_split=len(positions) < majority,
         refusal=refusal,
@@ -269,6 +291,8 @@ def plan_promotion(
         last=last,
         history=history,
         unproved=unproved,
+        farthest=best,
+        uncompared=_uncompared(to, best, positions),
     )
 
 
@@ -323,9 +347,49 @@ def differing(
 def _farthest(to: int, positions: Mapping[int, CopyPosition]) -> int:
     """The host whose copy is; of several the one that is to lead, else one that is whole."""
     ranked = {
-        host: (_rank(each), host == to, each.unproved is None) for host, each in positions.items()
+        host: (each.next_index, host == to, each.unproved is None)
+        for host, each in positions.items()
     }
-    return max(sorted(positions), key=lambda host: ranked[host])
+    return max(_may_be_farthest(positions), key=lambda host: ranked[host])
+
+
+def _may_be_farthest(positions: Mapping[int, CopyPosition]) -> list[int]:
+    """The hosts whose copies may be. There are several that go by their ends alone where those of
+    the latest epoch are as far, and where it is not known which epoch is the last that one holds
+    something of."""
+    surely = max(positions.values(), key=lambda each: (_number(each), each.next_index))
+    return [
+        host
+        for host, each in sorted(positions.items())
+        if _number(each) == _number(surely)
+        or (number_of(_held(each)) > _number(surely) and not _is_known_same(each, surely))
+    ]
+
+
+def _number(position: CopyPosition) -> int:
+    """The latest epoch that a copy is known to hold something of; 0 for none."""
+    held = _held(position)
+    return held[-1].number if held else 0
+
+
+def _is_known_same(one: CopyPosition, other: CopyPosition) -> bool:
+    """True when two copies hold the same up to the shorter end, by their histories."""
+    found = parting(one.epochs.history, other.epochs.history)
+    return found is None or found.at >= min(one.next_index, other.next_index)
+
+
+def _uncompared(
+    to: int, best: int, positions: Mapping[int, CopyPosition]
+) -> tuple[CopyStretch, ...]:
+    """The stretches of copies that are to be held against the farthest one."""
+    stretches = []
+    for host in sorted({to, *_may_be_farthest(positions)}):
+        one, other = positions[host], positions[best]
+        found = parting(one.epochs.history, other.epochs.history)
+        end = min(one.next_index, other.next_index)
+        if host != best and found is not None and not found.is_known and found.at < end:
+            stretches.append(CopyStretch(host=host, first=found.at, end=end))
+    return tuple(stretches)
 
 
 def _aside(
@@ -501,11 +565,6 @@ def _last_start(history: History) -> Index:
 
 def _held(position: CopyPosition) -> History:
     return position.epochs.held(position.next_index)
-
-
-def _rank(position: CopyPosition) -> tuple[int, int]:
-    held = position.epochs.held(position.next_index)
-    return number_of(held), position.next_index
 
 
 def _tail(position: CopyPosition, start: Index, history: History) -> Index | None:

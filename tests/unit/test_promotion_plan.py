@@ -13,7 +13,7 @@ from cqrepl.cluster.promotion import (
     promises,
 )
 from cqrepl.protocol.messages.fences import CopyPosition
-from cqrepl.queue.format.epochs import Epoch, Epochs
+from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, Epochs, merged
 from cqrepl.queue.format.index import Index
 
 ONE = Epoch(1, 2, Index(5))
@@ -254,3 +254,43 @@ def test_without_epochs_nothing_that_answers_is_left_behind(
     assert made.may_lose == (1 not in ends and len(ends) + acks <= len(HOSTS) - 1)
     assert made.lines(is_done=True)
     assert made.fields()["start"]
+
+
+# epochs of 10 excerpts each, of which the first seven have merged
+EVERY = tuple(Epoch(number, 2, Index(10 * number)) for number in range(1, 71))
+MANY = merged(EVERY, EPOCHS_MAX)
+
+
+def test_a_copy_that_may_hold_the_first_of_merged_epochs_only_is_held_against_others() -> None:
+    """Host 3 holds up to epoch 5, or less; host 4 held on to epoch 5 when others began. Of the two
+    the longer one is the farthest, unless they differ."""
+    behind, before = at(60, *MANY), at(90, *EVERY[:5])
+    for to in (3, 4):
+        made = plan(to, h3=behind, h4=before)
+        assert (made.farthest, made.start, made.is_risky) == (4, 90, True)
+        assert made.uncompared == (CopyStretch(host=3, first=Index(10), end=Index(60)),)
+        assert (made.fields()["may_lose"], made.fields()["lost_from"]) == (True, "0xa")
+        (said,) = (line for line in made.lines(is_done=False) if line.startswith("not compared"))
+        assert said == (
+            "not compared with host 4: 0xa to before 0x3c of host 3: no epoch behind is known to"
+            " both: promote host 4, or --accept-loss"
+        )
+    longer = plan(3, h3=at(75, *MANY), h4=at(60, *EVERY[:5]))
+    assert longer.uncompared == (CopyStretch(host=4, first=Index(10), end=Index(60)),)
+
+
+def test_copies_of_one_leader_are_not_held_against_each_other() -> None:
+    """The history of each goes on to epoch 70: so each has the beginning of that leader's."""
+    made = plan(3, h3=at(60, *MANY), h4=at(75, *MANY))
+    assert (made.farthest, made.uncompared) == (4, ())
+    assert made.returned == CopyStretch(host=4, first=Index(60), end=Index(75))
+    assert not plan(3, h3=at(60, *MANY), h4=at(705, *MANY)).uncompared
+
+
+def test_who_is_to_lead_is_held_against_a_later_epoch_of_which_it_has_none() -> None:
+    away = at(800, *EVERY[:2])
+    made = plan(3, h3=away, h4=at(800, *MANY))
+    assert (made.farthest, made.start, made.refusal) == (4, 800, "")
+    assert made.uncompared == (CopyStretch(host=3, first=Index(10), end=Index(800)),)
+    other = plan(4, h3=away, h4=at(800, *MANY))
+    assert (other.uncompared, other.quarantined) == ((), ())

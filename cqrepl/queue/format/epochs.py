@@ -102,8 +102,8 @@ class Epochs:
     @property
     def is_begun(self) -> bool:
         """True where the copy has heard that the epoch that it has promised has begun, or where it
-        has promised none."""
-        return self.number == self.promised
+        has promised none. Of the last epoch of a merged entry nothing more is known."""
+        return self.number == self.promised and not has_merged(self.history[-1:])
 
     @property
     def streamed_by(self) -> int:
@@ -113,7 +113,7 @@ class Epochs:
 
     def may_lead(self, host_id: int) -> bool:
         """True when a host whose own copy knows this may stream what it holds."""
-        return not self.promised or (self.number, self.promised_to) == (self.promised, host_id)
+        return not self.promised or (self.is_begun and self.promised_to == host_id)
 
     def held(self, end: int) -> History:
         """The history of a copy whose next index is `end`: an epoch that begins behind it has left

@@ -227,6 +227,14 @@ def test_of_a_merged_entry_a_copy_may_hold_the_first_epoch_only() -> None:
     )
 
 
+def test_the_leader_of_the_last_of_merged_epochs_is_not_known() -> None:
+    """It is not the leader of the first one, which so may not lead by them."""
+    epochs = Epochs(promised=7, promised_to=2, history=line_of(70)[:1])
+    assert not epochs.is_begun
+    assert not epochs.may_lead(2)
+    assert Epochs(promised=1, promised_to=2, history=line_of(1)).may_lead(2)
+
+
 def test_nothing_merges_before_there_are_too_many() -> None:
     assert merged(line_of(EPOCHS_MAX), EPOCHS_MAX) == line_of(EPOCHS_MAX)
     assert not has_merged(line_of(EPOCHS_MAX))
@@ -320,8 +328,8 @@ def parted(own: History, other: History) -> Index | None:
 def test_a_version_that_knows_of_no_merged_entries_compares_chains_as_it_did(
     lines: tuple[History, History], end: int
 ) -> None:
-    """What it is told has all the entries that it can have, so that it takes no parting for known
-    behind a merged entry. It holds no later epoch to be there than there is."""
+    """It is told all the entries that it can have, so that it takes no parting for known behind a
+    merged entry. It holds no later epoch to be there than there is."""
     own, other = (merged(line, EPOCHS_MAX) for line in lines)
     told = unmerged(other)
     check_history(told)
