@@ -12,7 +12,7 @@ import trio
 from cqrepl import Host, Queue, QueueLocked
 from cqrepl.net.errors import Refused
 from cqrepl.replicator import direction
-from tests.net.test_changed_masters import all_same, give, mesh, place
+from tests.net.test_masters_by_file import all_same, give, mesh, place
 from tests.support.promotions import cluster
 from tests.support.replicas import SECONDS, copied, last_of
 
@@ -49,6 +49,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, program: Program, host: Host, *steps:
         monkeypatch.setattr(of, name, program.before(step, getattr(of, name)))
 
 
+@pytest.mark.usefixtures("older_hosts")
 async def test_none_gets_in_while_a_master_hands_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

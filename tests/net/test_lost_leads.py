@@ -1,6 +1,7 @@
 """A program hears the same of a lost lead, whether a file or a promotion gave it away."""
 
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from cqrepl import AckPolicy, HostQueue, Refused, SteppedDown
+from cqrepl import AckPolicy, HostQueue, OnTimeout, Refused, SteppedDown
 from cqrepl.replicator.leadership import AckOutcome, Leading
 from tests.support.promotions import Cluster, cluster, last
 from tests.support.replicas import eventually, more_excerpts
@@ -123,3 +124,28 @@ async def test_a_fault_of_the_program_is_logged_and_ends_nothing(
         await eventually(lambda: "failed in on_step_down" in caplog.text)
         more_excerpts(hosts.path(2), 4, 2)
         await hosts.follow(2)
+
+
+async def test_the_program_is_called_once_for_each_lost_lead(tmp_path: Path) -> None:
+    """By whatever it is lost, and however many waits end by that."""
+    calls: list[str] = []
+    hasty = replace(NEVER, timeout_seconds=0.01, on_timeout=OnTimeout.STEP_DOWN)
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.followed({2: 4})
+        leading = hosts.hosts[1].queue("a").leading
+        leading.on_step_down = lambda: calls.append("called")
+        for _ in range(2):
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(leading.wait_acked, last(4), hasty)
+            leading.lead_again()
+        assert len(calls) == 2
+        await leading.wait_acked(last(4), hasty)
+        assert len(calls) == 3
+        await give_away(hosts, "promotion")  # it has been lost already
+        await hosts.follow(2)
+        again = hosts.hosts[2].queue("a").leading
+        again.on_step_down = lambda: calls.append("called again")
+        await hosts.hosts[2].step_down("a", "a test")
+        await eventually(lambda: "called again" in calls)
+        assert calls == ["called"] * 3 + ["called again"]
