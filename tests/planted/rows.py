@@ -190,7 +190,7 @@ ROWS: Final = (
         file="ackpolicy.py",
         text="return min(marks.get(level, NOTHING), marks.get(AckLevel.APPENDED, NOTHING))",
         wrong="return marks.get(level, NOTHING)",
-        tests=("tests/unit/protocol/test_ackpolicy.py",),
+        tests=("tests/property/test_ack_policies.py",),
     ),
     Planted(
         name="window-one-excerpt-early",

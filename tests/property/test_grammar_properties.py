@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import characters, garbage, int64s, is_text, short_texts
-from tests.support.vectors.calls import build
+from tests.support.vectors.calls import CORE, build, build_by_core
 from tests.support.vectors.constructs import grammar_of, same
-from tests.support.vectors.manifest import Vector
+from tests.support.vectors.manifest import Vector, is_binary, methods
 from tests.support.vectors.reads import bodies, read_calls
 from tests.support.vectors.values import ConvertedTypeError, body_value
 from wire import BodyWriter, Fields, History, Reader, Variant, WireError, decode, grammar
@@ -178,6 +178,8 @@ def test_grammar_writer_and_reader_are_one(vector: Vector) -> None:
         return
     assert construct.build(values) == data
     assert same(construct.parse(data), values)
+    if key == "build" and is_binary(vector) and methods(vector) <= CORE:
+        assert build_by_core(vector) == data
     for reader, document in bodies({**vector, "hex": data.hex()}):
         read_calls(reader, document["calls"], Variant.named(vector["wire"]))
     run = (grammar.PaddedStates if vector["padding"] else grammar.States).parse(data)

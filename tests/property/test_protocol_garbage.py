@@ -172,12 +172,6 @@ def test_noise(make: Callable[[], Ours], pieces: list[bytes]) -> None:
     attack(make, pieces)
 
 
-@settings(max_examples=EXAMPLES)
-@given(make=sides, bodies=st.lists(st.tuples(st.binary(max_size=80), st.booleans()), max_size=10))
-def test_documents_of_noise(make: Callable[[], Ours], bodies: list[tuple[bytes, bool]]) -> None:
-    attack(make, [document(body, metadata=metadata) for body, metadata in bodies])
-
-
 # items of the wire in any order: closer to what a reader expects than noise is
 ITEMS = [
     b"\x05", b"\xa1\x01", b"\xa2\x01\0", b"\xa7" + bytes(8), b"\xaf" + bytes(8), b"\x90" + bytes(4),

@@ -4,14 +4,24 @@ Documents are built with the wire writer and decoded with the wire reader, never
 `messages`, so that a wrong field name in the core cannot hide in its tests.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from enum import Enum
 from typing import Any
 
-from cqrepl.protocol import Connection, ConnectionConfig, HeartbeatSettings, ProtocolSettings
+import pytest
+
+from cqrepl.protocol import (
+    Connection,
+    ConnectionConfig,
+    HeartbeatSettings,
+    ProtocolSettings,
+    RemoteProtocolError,
+)
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Cycle, Index, Sequence, index_of
 from wire import Reader, Splitter, Writer
@@ -419,3 +429,49 @@ def fed(ours: Ours, stream: bytes, sizes: Callable[[], int]) -> list[ev.Event]:
         events += ours.receive(stream[at : at + size])
         at += size
     return events
+
+
+def capable_sink(*capabilities: str, held: int = 5, acknowledgement: bool = True) -> Ours:
+    """A sink that has all before index `held` and has answered an offer from there, of a source
+    that announces these capabilities, or nothing at all."""
+    ours = Ours(Role.SINK)
+    ours.receive(uber(SOURCE_ID, SINK_ID, **_announcing(capabilities)), heartbeats())
+    ours.receive(register(CSP, CID, sink_handler(held, acknowledgement=acknowledgement)))
+    ours.connection.answer_queue(CID, held, SHIFT, None, None)
+    ours.said()
+    return ours
+
+
+def capable_source(*capabilities: str, held: int = 0) -> Ours:
+    """A source that streams to a sink, which announces these capabilities, or nothing at all, and
+    has all before index `held`."""
+    ours = Ours(Role.SOURCE, cid_first=CID)
+    ours.receive(uber(SINK_ID, SOURCE_ID, **_announcing(capabilities)), heartbeats())
+    offer_queue(ours, 9)
+    ours.receive(register(CSP, CID, source_handler(held)))
+    (started,) = ours.receive(end_of_stream())
+    assert isinstance(started, ev.StreamingStarted)
+    ours.said()
+    return ours
+
+
+def _announcing(capabilities: Iterable[str]) -> Message:
+    names = list(capabilities)
+    return {"cqrepl": {"v": 1, "capabilities": names, "role": "host"}} if names else {}
+
+
+def refused(ours: Ours, *documents: bytes) -> str:
+    """The peer's error, after which nothing at all happens on the connection."""
+    with pytest.raises(RemoteProtocolError) as caught:
+        ours.receive(*documents)
+    assert ours.connection.state is ConnectionState.CLOSED
+    assert ours.receive(uber(1, 2), heartbeat()) == []
+    assert ours.connection.next_deadline() == math.inf
+    ours.tick(1e9)
+    return str(caught.value)
+
+
+def crowd(ours: Ours) -> None:
+    """Fills the outbox as a peer does that reads nothing."""
+    while not ours.connection._outbox.is_crowded:
+        ours.connection._outbox.send(select() + data(idx=1, ns=1))

@@ -15,7 +15,7 @@ from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.listing import HIGHEST_KEY
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
-from cqrepl.queue.files.markslots import SLOTS_FILE_NAME, MarkLevel
+from cqrepl.queue.files.markslots import MarkLevel
 from cqrepl.queue.files.syncedmark import store_synced
 from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.read.registration import Readers
@@ -225,15 +225,6 @@ def test_info_says_what_follows_without_a_table_store(invoke: Invoke, tmp_path: 
     with Queue.open(path) as queue:
         queue.append(b"more", now_ms=NOON_MS + 3_600_000)
     assert len(read(path)) == 8
-
-
-def test_info_of_a_side_file_that_cannot_be_read(invoke: Invoke, tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 5})
-    (path / SLOTS_FILE_NAME).mkdir()
-    shown = invoke("info", path)
-    assert shown.exit_code == 0
-    assert "marks.cqmark" in shown.stdout
 
 
 # ---------------------------------------------------------------- verify
@@ -615,7 +606,7 @@ def test_a_host_that_comes_no_more_is_forgotten(tmp_path: Path, invoke: Invoke) 
 
 
 def test_unreadable_arguments(invoke: Invoke, tmp_path: Path) -> None:
-    for command in ("info", "repair", "unlock", "gc"):
+    for command in ("info", "repair", "unlock", "gc", "tail"):
         result = invoke(command, tmp_path / "none")
         assert result.exit_code == 2, command
         assert "expected a queue directory" in result.stderr

@@ -293,12 +293,6 @@ def test_a_range_that_only_this_queue_holds_nothing_of_is_no_mistake(
     assert invoke("tail", tmp_path / "empty", "--from", first, "--to", last).exit_code == 0
 
 
-def test_no_queue(invoke: Invoke, tmp_path: Path) -> None:
-    result = invoke("tail", tmp_path / "none")
-    assert result.exit_code == 2
-    assert "expected a queue directory, found none" in result.stderr
-
-
 def test_a_cycle_that_a_dead_writer_left_open(invoke: Invoke, tmp_path: Path) -> None:
     path = unpack("missing_eof_middle", tmp_path)
     result = invoke("tail", path, "--from", "first")

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cqrepl.cli.wiredump import main
-from cqrepl.dump.pcap import read_packets
 from cqrepl.dump.reassembly import HalfStream
 from cqrepl.dump.segments import parse_segment
 from cqrepl.protocol.messages import WireShape, write_cid, write_heartbeat
@@ -20,7 +19,6 @@ from tests.support.networks import (
     FIRST_INDEX,
     Json,
     Network,
-    Piece,
     exchange,
     recorded_sessions,
     set_up,
@@ -83,21 +81,6 @@ def test_pieces_of_any_size_hold_the_same_documents(mtu: int, version: int, tmp_
     whole = bodies(lines(session(events=6, version=version).save(tmp_path / "whole")))
     assert bodies(lines(network.save(tmp_path / "c"))) == whole
     assert bodies(lines("--pcap", network.save_pcapng(tmp_path / "ng"))) == whole
-
-
-def test_repeated_and_late_packets_change_nothing(tmp_path: Path) -> None:
-    network, numbers = session(mtu=200), random.Random(4)
-    for direction in ("10.0.0.1:40000", "10.0.0.2:7001"):
-        whole = [line for line in lines(network.save(tmp_path / "w")) if line["from"] == direction]
-        shuffled: list[Piece] = []
-        for piece in network.pieces[2:]:
-            shuffled.insert(len(shuffled) - numbers.randrange(0, min(3, len(shuffled) + 1)), piece)
-            if numbers.random() < 0.2:
-                shuffled.append(numbers.choice(shuffled[-5:]))
-        other = Network()
-        other.pieces = network.pieces[:2] + shuffled
-        found = [line for line in lines(other.save(tmp_path / "c")) if line["from"] == direction]
-        assert bodies(found) == bodies(whole)
 
 
 def test_missing_packet_ends_its_direction_only(tmp_path: Path) -> None:
@@ -268,11 +251,3 @@ def test_stream_is_put_together_from_any_order() -> None:
         given = b"".join(half.add((start + at) % (1 << 32), part) for at, part in parts)
         assert given == data
         assert half.missing is None
-
-
-def test_packets_are_counted_from_one(tmp_path: Path) -> None:
-    network = session(events=1)
-    with network.save(tmp_path / "c").open("rb") as file:
-        packets = list(read_packets(file))
-    assert [packet.number for packet in packets] == list(range(1, len(network.pieces) + 1))
-    assert [packet.time_ns for packet in packets] == [piece.time_ns for piece in network.pieces]

@@ -123,10 +123,6 @@ def test_sessions_are_shown(name: str, direction: str, tmp_path: Path) -> None:
     assert entries[0]["text"] in result.stdout
 
 
-def test_standard_input_is_a_stream_too() -> None:
-    assert dump("-", stdin=ONE).stdout == ONE_TEXT
-
-
 def test_nothing_is_no_error() -> None:
     result = dump("-", stdin=b"")
     assert (result.exit_code, result.output) == (0, "")

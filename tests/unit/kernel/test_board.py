@@ -110,30 +110,6 @@ def test_so_many_hosts_have_to_have_it(board: MarkBoard) -> None:
         assert thread.stand is Waited.REACHED
 
 
-def test_a_host_that_is_not_known_yet_is_waited_for(board: MarkBoard) -> None:
-    board.row(2).raise_to(AckLevel.APPENDED, INDEX)
-    with waiting(board, hosts=[7, 8]) as thread:
-        board.row(8).raise_to(AckLevel.APPENDED, INDEX)
-        assert thread.stand is Waited.REACHED
-
-
-def test_hosts_are_those_that_each_call_names(board: MarkBoard) -> None:
-    """The same ones come again and again, and what they were made of may be kept."""
-    board.row(2).raise_to(AckLevel.APPENDED, INDEX)
-    board.row(0).raise_to(AckLevel.APPENDED, INDEX)
-    changing, two, others, everyone = [2], (2,), (3, 127), tuple(range(1, 128))
-    for _ in range(3):
-        for hosts, has_it in ((two, True), (others, False), (everyone, True), (changing, True)):
-            assert board.has(INDEX, 1, AckLevel.APPENDED, hosts) == has_it
-            assert not board.has(INDEX, 2, AckLevel.APPENDED, hosts)
-            wait = board.wait(INDEX, 1, AckLevel.APPENDED, hosts, 0.0)
-            assert wait == (Waited.REACHED if has_it else Waited.UNKNOWN)
-        changing[0] = 3
-        assert not board.has(INDEX, 1, AckLevel.APPENDED, changing)
-        changing[0] = 2
-    assert board.has(INDEX, 2, AckLevel.APPENDED, None)
-
-
 def test_what_is_there_is_not_waited_for(board: MarkBoard) -> None:
     board.row(2).raise_to(AckLevel.APPENDED, INDEX)
     assert board.wait(INDEX, 1, AckLevel.APPENDED, None, None) == Waited.REACHED
@@ -166,18 +142,6 @@ def test_the_end_wakes_all(board: MarkBoard) -> None:
     with waiting(board) as later:
         board.row(2).raise_to(AckLevel.APPENDED, INDEX)
         assert later.stand is Waited.REACHED
-
-
-def test_each_thread_is_woken_for_itself(board: MarkBoard) -> None:
-    threads = [
-        Waiting(partial(board.wait, index, 1, AckLevel.APPENDED, None, LONG_S))
-        for index in range(1, 6)
-    ]
-    row = board.row(2)
-    for nth, thread in enumerate(threads):
-        assert all(later.goes_on for later in threads[nth:])
-        row.raise_to(AckLevel.APPENDED, nth + 1)
-        assert thread.stand is Waited.REACHED
 
 
 def test_the_bell_rings_once(bell: LoopBell, board: MarkBoard) -> None:

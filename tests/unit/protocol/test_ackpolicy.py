@@ -20,7 +20,6 @@ THREE = {
     3: {APPENDED: 80, SYNCED: 80},
     4: {APPENDED: 60, SYNCED: 10, APPLIED: 60},
 }
-OF_THREE = frozenset({2, 3, 4})
 
 
 @pytest.mark.parametrize(
@@ -44,25 +43,6 @@ OF_THREE = frozenset({2, 3, 4})
 )
 def test_what_is_safe(text: str, safe: int) -> None:
     assert commit_index(parse_policy(text), THREE, 100) == safe
-
-
-def test_nobody_has_more_than_there_is() -> None:
-    absurd = {2: {APPENDED: 1 << 62}, 3: {APPENDED: -5}}
-    assert commit_index(AckPolicy(), absurd, 100) == 100
-    assert commit_index(AckPolicy(from_=2), absurd, 100) == -1
-    assert commit_index(AckPolicy(), absurd, -1) == -1
-    assert commit_index(AckPolicy(from_=From.NONE), {}, -1) == -1
-
-
-def test_a_level_counts_no_further_than_what_is_appended() -> None:
-    forged = {2: {APPENDED: 10, SYNCED: 99}, 3: {SYNCED: 99}}
-    assert commit_index(AckPolicy(level=SYNCED), forged, 100) == 10
-    assert commit_index(AckPolicy(level=SYNCED, from_=2), forged, 100) == -1
-
-
-def test_guests_and_ids_that_are_no_hosts_never_count() -> None:
-    others = {0: {APPENDED: 100}, 128: {APPENDED: 100}, -1: {APPENDED: 100}}
-    assert commit_index(AckPolicy(), others, 100) == -1
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -9,21 +9,7 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.announcement import CAPABILITIES_MAX
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.queuelist import NAMES_MAX
-from tests.support.peer import (
-    SINK_ID,
-    SOURCE_ID,
-    Ours,
-    Role,
-    Typed,
-    block,
-    data,
-    decoded,
-    heartbeats,
-    meta,
-    register,
-    select,
-    uber,
-)
+from tests.support import peer
 
 QUEUES_CID = 770
 ALL = frozenset({"queues", "ended"})
@@ -50,11 +36,11 @@ GARBAGE: dict[str, object] = {
     "a number": 5,
     "a text": "cqrepl",
     "nothing": None,
-    "bytes": block(b"\xe5\x00\xff\xff"),
-    "half a field": block(b"\xc1"),
+    "bytes": peer.block(b"\xe5\x00\xff\xff"),
+    "half a field": peer.block(b"\xc1"),
     "texts for numbers": {"v": "one", "capabilities": "all", "role": 7, "name": 8},
-    "numbers for texts": {"v": -1, "capabilities": block(b"\x01\x02"), "role": 15},
-    "a typed block": Typed("Something", {"v": 1}),
+    "numbers for texts": {"v": -1, "capabilities": peer.block(b"\x01\x02"), "role": 15},
+    "a typed block": peer.Typed("Something", {"v": 1}),
 }
 
 
@@ -62,12 +48,12 @@ GARBAGE: dict[str, object] = {
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_is_met(version: str, is_dialler: bool) -> None:
     more = VERSIONS[version]
-    ours = Ours(Role.SINK, is_dialler=is_dialler)
-    first = decoded(ours.connection.data_to_send())
+    ours = peer.Ours(peer.Role.SINK, is_dialler=is_dialler)
+    first = peer.decoded(ours.connection.data_to_send())
     block_of_peer = {} if more is None else {"cqrepl": more}
-    beat = b"" if is_dialler else heartbeats()
-    assert ours.receive(uber(SOURCE_ID, SINK_ID, **block_of_peer), beat) == [
-        ev.Connected(remote_id=SOURCE_ID)
+    beat = b"" if is_dialler else peer.heartbeats()
+    assert ours.receive(peer.uber(peer.SOURCE_ID, peer.SINK_ID, **block_of_peer), beat) == [
+        ev.Connected(remote_id=peer.SOURCE_ID)
     ]
     (greeting,) = [each for each in first + ours.said() if "Uber" in str(each.get("handler"))]
     assert ("cqrepl" in greeting["handler"][1]) == (is_dialler or more is not None)
@@ -79,15 +65,15 @@ def test_every_version_is_met(version: str, is_dialler: bool) -> None:
 @pytest.mark.parametrize("is_dialler", [True, False])
 @pytest.mark.parametrize("what", GARBAGE)
 def test_garbage_in_the_block_closes_nothing(what: str, is_dialler: bool) -> None:
-    ours = Ours(Role.SINK, is_dialler=is_dialler)
-    events = ours.receive(uber(SOURCE_ID, SINK_ID, cqrepl=GARBAGE[what]))
-    assert events == [ev.Connected(remote_id=SOURCE_ID)]
+    ours = peer.Ours(peer.Role.SINK, is_dialler=is_dialler)
+    events = ours.receive(peer.uber(peer.SOURCE_ID, peer.SINK_ID, cqrepl=GARBAGE[what]))
+    assert events == [ev.Connected(remote_id=peer.SOURCE_ID)]
     assert not ours.connection.names_queues
     ours.tick(1)
 
 
 def test_the_block_stands_last() -> None:
-    ours = Ours(Role.SOURCE, is_dialler=True)
+    ours = peer.Ours(peer.Role.SOURCE, is_dialler=True)
     (greeting, _) = ours.said()
     body = greeting["handler"][1]
     assert list(body)[-1] == "cqrepl"
@@ -113,8 +99,8 @@ def test_the_block_stands_last() -> None:
 
 def test_capabilities_beyond_a_limit_do_not_count() -> None:
     many = [f"c{nth:04}" for nth in range(2 * CAPABILITIES_MAX)]
-    ours = Ours(Role.SINK)
-    ours.receive(uber(SOURCE_ID, SINK_ID, cqrepl={"v": 1, "capabilities": many}))
+    ours = peer.Ours(peer.Role.SINK)
+    ours.receive(peer.uber(peer.SOURCE_ID, peer.SINK_ID, cqrepl={"v": 1, "capabilities": many}))
     assert ours.connection.link.capabilities == frozenset(many[:CAPABILITIES_MAX])
 
 
@@ -124,65 +110,69 @@ SAME_IDS = "both sides have host id 2"
 
 
 def test_a_dialler_with_a_block_hears_why_it_is_refused() -> None:
-    ours = Ours(Role.SINK)
+    ours = peer.Ours(peer.Role.SINK)
     with pytest.raises(RemoteProtocolError, match=SAME_IDS):
-        ours.receive(uber(SINK_ID, SOURCE_ID, cqrepl=VERSIONS["1"]))
+        ours.receive(peer.uber(peer.SINK_ID, peer.SOURCE_ID, cqrepl=VERSIONS["1"]))
     (greeting,) = ours.said()
     assert greeting["handler"][1]["cqrepl"]["refused"] == SAME_IDS
 
 
 def test_one_without_a_block_hears_nothing() -> None:
-    ours = Ours(Role.SINK)
+    ours = peer.Ours(peer.Role.SINK)
     with pytest.raises(RemoteProtocolError, match=SAME_IDS):
-        ours.receive(uber(SINK_ID, SOURCE_ID))
+        ours.receive(peer.uber(peer.SINK_ID, peer.SOURCE_ID))
     assert ours.said() == []
 
 
 @pytest.mark.parametrize("is_dialler", [True, False])
 def test_only_an_acceptor_refuses(is_dialler: bool) -> None:
-    ours = Ours(Role.SINK, is_dialler=is_dialler)
-    greeting = uber(SOURCE_ID, SINK_ID, cqrepl={"v": 1, "refused": "two\nof you"})
+    ours = peer.Ours(peer.Role.SINK, is_dialler=is_dialler)
+    greeting = peer.uber(peer.SOURCE_ID, peer.SINK_ID, cqrepl={"v": 1, "refused": "two\nof you"})
     if is_dialler:
         with pytest.raises(RemoteProtocolError, match=r"the peer says: two\?of you"):
             ours.receive(greeting)
     else:
-        assert ours.receive(greeting) == [ev.Connected(remote_id=SOURCE_ID)]
+        assert ours.receive(greeting) == [ev.Connected(remote_id=peer.SOURCE_ID)]
 
 
 # names of queues
 
 
-def announced(role: Role, **more: Any) -> Ours:
+def announced(role: peer.Role, **more: Any) -> peer.Ours:
     """Our side, and a peer that names its queues."""
-    ours = Ours(role, **more)
-    remote, local = (SINK_ID, SOURCE_ID) if role is Role.SOURCE else (SOURCE_ID, SINK_ID)
-    ours.receive(uber(remote, local, cqrepl=VERSIONS["1"]), heartbeats())
+    ours = peer.Ours(role, **more)
+    remote, local = (
+        (peer.SINK_ID, peer.SOURCE_ID)
+        if role is peer.Role.SOURCE
+        else (peer.SOURCE_ID, peer.SINK_ID)
+    )
+    ours.receive(peer.uber(remote, local, cqrepl=VERSIONS["1"]), peer.heartbeats())
     ours.said()
     return ours
 
 
 def named(name: str, **more: object) -> bytes:
-    return select(QUEUES_CID) + data(**{name: more})
+    return peer.select(QUEUES_CID) + peer.data(**{name: more})
 
 
 def registered() -> bytes:
-    return register("/cqrepl/queues", QUEUES_CID, Typed("QueuesHandler", {}))
+    return peer.register("/cqrepl/queues", QUEUES_CID, peer.Typed("QueuesHandler", {}))
 
 
 def test_the_first_list_comes_in_pages() -> None:
-    ours = announced(Role.SOURCE)
+    ours = announced(peer.Role.SOURCE)
     ours.connection.name_queues(QueueNames())
     first = named("queues", source=names("x"), sink=names("a", "b"), more=True)
     assert ours.receive(registered(), first) == []
     assert ours.connection.peer_queues is None
-    events = ours.receive(named("queues", sink=names("c"), source=block(b"")))
+    events = ours.receive(named("queues", sink=names("c"), source=peer.block(b"")))
     assert events == [ev.QueuesNamed(sinks=frozenset("abc"))]
     wanted = QueueNames(sources=frozenset("x"), sinks=frozenset("abc"))
     assert ours.connection.peer_queues == wanted
 
 
 def test_changes_are_heard_of() -> None:
-    ours = announced(Role.SOURCE)
+    ours = announced(peer.Role.SOURCE)
     ours.receive(registered(), named("queues", sink=names("a", "b"), later={"x": 1}))
     assert ours.receive(named("-", sink=names("a"))) == []
     events = ours.receive(named("+", sink=names("c"), source=names("d")))
@@ -192,7 +182,7 @@ def test_changes_are_heard_of() -> None:
 
 
 def test_names_beyond_a_limit_are_refused() -> None:
-    ours = announced(Role.SOURCE)
+    ours = announced(peer.Role.SOURCE)
     ours.receive(registered(), named("queues"))
     pages = NAMES_MAX // 1000 + 1
     events = [
@@ -205,20 +195,20 @@ def test_names_beyond_a_limit_are_refused() -> None:
 
 
 def test_a_second_list_is_refused() -> None:
-    ours = announced(Role.SOURCE)
+    ours = announced(peer.Role.SOURCE)
     ours.receive(registered())
-    (refused,) = ours.receive(register("/cqrepl/queues", 780, Typed("QueuesHandler", {})))
+    (refused,) = ours.receive(peer.register("/cqrepl/queues", 780, peer.Typed("QueuesHandler", {})))
     assert isinstance(refused, ev.RegistrationRefused)
     assert refused.message == "a second list of queues"
 
 
 def test_many_names_go_out_in_documents_of_at_most_64_kib() -> None:
-    sink = Ours(Role.SINK, is_dialler=True)
-    source = Ours(Role.SOURCE)
+    sink = peer.Ours(peer.Role.SINK, is_dialler=True)
+    source = peer.Ours(peer.Role.SOURCE)
     every = frozenset(f"{nth:05}".ljust(128, "x") for nth in range(3000))
     source.receive(sink.connection.data_to_send())
     events = sink.receive(source.connection.data_to_send())
-    assert events == [ev.Connected(remote_id=SOURCE_ID)]
+    assert events == [ev.Connected(remote_id=peer.SOURCE_ID)]
     sink.connection.name_queues(QueueNames(sinks=every))
     source.connection.name_queues(QueueNames(sources=every))
     seen = []
@@ -234,7 +224,7 @@ def test_many_names_go_out_in_documents_of_at_most_64_kib() -> None:
 
 
 def test_an_old_peer_is_told_nothing_of_queues() -> None:
-    ours = Ours(Role.SINK).greeted()
+    ours = peer.Ours(peer.Role.SINK).greeted()
     ours.connection.change_queues(added=QueueNames(sinks=frozenset("a")), removed=QueueNames())
     assert ours.said() == []
     (refused,) = ours.receive(registered())
@@ -244,10 +234,10 @@ def test_an_old_peer_is_told_nothing_of_queues() -> None:
 
 def test_queues_that_a_sink_does_not_take_are_no_offence() -> None:
     """Java's sources offer all that they have; more than a hundred closed the connection once."""
-    ours = Ours(Role.SINK).greeted()
+    ours = peer.Ours(peer.Role.SINK).greeted()
     for nth in range(300):
-        offer = Typed("SinkReplicationHandler", {"queueName": f"other{nth}"})
-        (refused,) = ours.receive(register(f"/replication/other{nth}/2", 1000 + nth, offer))
+        offer = peer.Typed("SinkReplicationHandler", {"queueName": f"other{nth}"})
+        (refused,) = ours.receive(peer.register(f"/replication/other{nth}/2", 1000 + nth, offer))
         assert isinstance(refused, ev.RegistrationRefused)
         assert refused.message == f"unknown queue 'other{nth}'"
-    assert ours.receive(meta(csp="/x", cid=1)) == []
+    assert ours.receive(peer.meta(csp="/x", cid=1)) == []

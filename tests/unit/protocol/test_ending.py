@@ -11,60 +11,28 @@ from cqrepl.protocol import (
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.states import ConnectionState
-from tests.support.peer import (
-    CID,
-    CSP,
-    NAME,
-    SHIFT,
-    Ours,
-    Role,
-    Typed,
-    acknowledgement,
-    batch,
-    data,
-    decoded,
-    excerpt,
-    header,
-    heartbeat,
-    index,
-    kinds,
-    meta,
-    receiving_sink,
-    register,
-    select,
-    sink,
-    sink_handler,
-    streaming_source,
-    terminator,
-    uber,
-)
+from tests.support import peer
 
 MIDDLE = "the connection ended in the middle of a document"
 WITHOUT_GOODBYE = "the connection ended without a goodbye"
 SHAPE = QueueShape(roll_cycle="FAST_DAILY", epoch=0, index_count=4096, index_spacing=256)
 
 
-def crowd(ours: Ours) -> None:
-    """Fills the outbox as a peer does that reads nothing."""
-    while not ours.connection._outbox.is_crowded:
-        ours.connection._outbox.send(select() + data(idx=1, ns=1))
-
-
 @pytest.mark.parametrize(
     ("ours", "before", "event"),
     [
-        (lambda: Ours(Role.SINK), b"", WITHOUT_GOODBYE),
-        (lambda: Ours(Role.SINK), header(9), f"{MIDDLE} (4 bytes"),
-        (sink, b"", WITHOUT_GOODBYE),
-        (streaming_source, b"", WITHOUT_GOODBYE),
-        (receiving_sink, b"", None),
-        (receiving_sink, excerpt(index(0), b"x")[:-1], MIDDLE),
-        (receiving_sink, b"\x05", f"{MIDDLE} (1 bytes"),
+        (lambda: peer.Ours(peer.Role.SINK), b"", WITHOUT_GOODBYE),
+        (lambda: peer.Ours(peer.Role.SINK), peer.header(9), f"{MIDDLE} (4 bytes"),
+        (peer.sink, b"", WITHOUT_GOODBYE),
+        (peer.streaming_source, b"", WITHOUT_GOODBYE),
+        (peer.receiving_sink, b"", None),
+        (peer.receiving_sink, peer.excerpt(peer.index(0), b"x")[:-1], MIDDLE),
+        (peer.receiving_sink, b"\x05", f"{MIDDLE} (1 bytes"),
     ],
     ids=["greeting", "in greeting", "sink", "source", "receiving", "in event", "in header"],
 )
 def test_the_end_of_the_stream_is_orderly_only_from_a_source_that_cannot_announce_it(
-    ours: Callable[[], Ours], before: bytes, event: str | None
+    ours: Callable[[], peer.Ours], before: bytes, event: str | None
 ) -> None:
     this = ours()
     this.receive(before)
@@ -80,27 +48,27 @@ def test_the_end_of_the_stream_is_orderly_only_from_a_source_that_cannot_announc
 
 
 def test_a_peer_with_the_extension_announces_its_end_or_is_lost() -> None:
-    ours = sink()
+    ours = peer.sink()
     shape = {"v": 1, "rollCycle": "FAST_DAILY", "epoch": 0, "indexCount": 1, "indexSpacing": 1}
-    ours.receive(register(CSP, CID, sink_handler(cqrepl=shape)))
-    ours.connection.answer_queue(CID, 0, SHIFT, SHAPE)
+    ours.receive(peer.register(peer.CSP, peer.CID, peer.sink_handler(cqrepl=shape)))
+    ours.connection.answer_queue(peer.CID, 0, peer.SHIFT, SHAPE)
     ours.connection.receive_end(0)
-    assert kinds(ours.events()) == [ev.PeerLost]
+    assert peer.kinds(ours.events()) == [ev.PeerLost]
 
 
-def join(source_dials: bool = False) -> tuple[Ours, Ours, int]:
+def join(source_dials: bool = False) -> tuple[peer.Ours, peer.Ours, int]:
     """Two of ours that stream one queue."""
-    one = Ours(Role.SOURCE, is_dialler=source_dials, cid_first=100)
-    other = Ours(Role.SINK, is_dialler=not source_dials, cid_first=200)
+    one = peer.Ours(peer.Role.SOURCE, is_dialler=source_dials, cid_first=100)
+    other = peer.Ours(peer.Role.SINK, is_dialler=not source_dials, cid_first=200)
     exchange(one, other)
-    cid = one.connection.offer_queue(NAME, 0, acknowledgement=True, source_id=7, shape=SHAPE)
+    cid = one.connection.offer_queue(peer.NAME, 0, acknowledgement=True, source_id=7, shape=SHAPE)
     exchange(one, other)
-    other.connection.answer_queue(cid, 0, SHIFT, SHAPE)
-    assert kinds(exchange(one, other)[0]) == [ev.StreamingStarted]
+    other.connection.answer_queue(cid, 0, peer.SHIFT, SHAPE)
+    assert peer.kinds(exchange(one, other)[0]) == [ev.StreamingStarted]
     return one, other, cid
 
 
-def exchange(one: Ours, other: Ours) -> tuple[list[ev.Event], list[ev.Event]]:
+def exchange(one: peer.Ours, other: peer.Ours) -> tuple[list[ev.Event], list[ev.Event]]:
     """The events of each side, after both have sent everything that they had to say."""
     told: tuple[list[ev.Event], list[ev.Event]] = ([], [])
     while one.connection.has_data_to_send or other.connection.has_data_to_send:
@@ -119,11 +87,11 @@ def test_an_orderly_end_is_announced_to_a_peer_with_the_extension(
         ours, theirs = theirs, ours
     ours.connection.end()
     assert ours.connection.state is ConnectionState.ENDING
-    (last,) = decoded(ours.connection.data_to_send())
+    (last,) = peer.decoded(ours.connection.data_to_send())
     assert last["csp"] == "/"
     assert last["cid"] not in (cid, 100 if source_dials else 200)  # the heartbeat's
     assert last["handler"] == ("net.openhft.chronicle.network.cluster.TerminatorHandler", {})
-    assert theirs.receive(terminator(last["cid"])) == [ev.OrderlyEnd()]
+    assert theirs.receive(peer.terminator(last["cid"])) == [ev.OrderlyEnd()]
     assert theirs.connection.state is ConnectionState.CLOSED
     ours.connection.receive_end(0)
     assert ours.events() == [ev.OrderlyEnd()]
@@ -143,28 +111,28 @@ def test_nothing_follows_the_announcement_of_the_end() -> None:
     one.tick(20)
     assert one.said() == []
     with pytest.raises(LocalProtocolError):
-        one.frame(Cid(cid), batch(index(0), b"x"))
+        one.frame(Cid(cid), peer.batch(peer.index(0), b"x"))
 
 
 def test_the_last_acknowledgement_goes_before_the_announcement() -> None:
     one, other, cid = join()
-    frames = one.frame(Cid(cid), batch(index(0), b"x", b"y"))
+    frames = one.frame(Cid(cid), peer.batch(peer.index(0), b"x", b"y"))
     (event,) = other.receive(frames)
     assert isinstance(event, ev.AppendExcerpts)
-    crowd(other)
-    other.connection.stored(Cid(cid), index(1), event.ns)
+    peer.crowd(other)
+    other.connection.stored(Cid(cid), peer.index(1), event.ns)
     other.connection.end()
-    said = decoded(other.connection.data_to_send())
-    assert said[-2]["idx"] == index(1)
+    said = peer.decoded(other.connection.data_to_send())
+    assert said[-2]["idx"] == peer.index(1)
     assert "handler" in said[-1]
 
 
 def test_a_peer_without_the_extension_is_told_nothing_and_still_ends_in_order() -> None:
-    ours = streaming_source()
+    ours = peer.streaming_source()
     ours.connection.end()
     assert ours.said() == []
     assert ours.connection.state is ConnectionState.ENDING
-    assert kinds(ours.receive(acknowledgement(index(0)))) == [ev.RegistrationRefused]
+    assert peer.kinds(ours.receive(peer.acknowledgement(peer.index(0)))) == [ev.RegistrationRefused]
     ours.connection.receive_end(0)
     assert ours.events() == [ev.OrderlyEnd()]
 
@@ -173,10 +141,10 @@ def test_a_peer_without_the_extension_is_told_nothing_and_still_ends_in_order() 
 def test_a_terminator_of_an_older_java_ends_in_order(split: bool) -> None:
     """Its terminator has a comment behind the handler, as recorded in section 3.4. It ends in order
     in the split form too."""
-    typed = Typed("net.openhft.chronicle.network.cluster.TerminatorHandler", {})
+    typed = peer.Typed("net.openhft.chronicle.network.cluster.TerminatorHandler", {})
     comment = b"\xbe\x24localIdentifier=1,remoteIdentifier=2"
     if split:
-        last = meta(csp="/", cid=292323922173575) + meta(handler=typed)
+        last = peer.meta(csp="/", cid=292323922173575) + peer.meta(handler=typed)
     else:
         last = (
             bytes.fromhex(
@@ -188,14 +156,6 @@ def test_a_terminator_of_an_older_java_ends_in_order(split: bool) -> None:
             + bytes.fromhex("8200000000")
             + comment
         )
-    ours = sink()
-    assert ours.receive(last, heartbeat()) == [ev.OrderlyEnd()]
+    ours = peer.sink()
+    assert ours.receive(last, peer.heartbeat()) == [ev.OrderlyEnd()]
     assert ours.connection.state is ConnectionState.CLOSED
-
-
-def test_a_side_without_heartbeats_ends_too() -> None:
-    ours = Ours(Role.SINK)
-    ours.receive(uber(1, 2))
-    ours.connection.end()
-    ours.connection.receive_end(0)
-    assert ours.events() == [ev.OrderlyEnd()]

@@ -1,18 +1,15 @@
 """The first documents of both sides: which side dials, which ids and which wire type are taken."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cqrepl.protocol import (
-    RemoteProtocolError,
     WireShape,
 )
 from cqrepl.protocol import events as ev
-from cqrepl.protocol.states import ConnectionState
 from tests.support.peer import (
     CID,
     CSP,
@@ -32,6 +29,7 @@ from tests.support.peer import (
     index,
     kinds,
     meta,
+    refused,
     register,
     select,
     sink_handler,
@@ -56,17 +54,6 @@ def heartbeats_said(cid: int, timeout_ms: int, interval_ms: int) -> dict[str, An
     body = {"heartbeatTimeoutMs": timeout_ms, "heartbeatIntervalMs": interval_ms}
     handler = (HANDLERS + "HeartbeatHandler", body)
     return {"meta": True, "csp": "/", "cid": cid, "handler": handler}
-
-
-def refused(ours: Ours, *documents: bytes) -> str:
-    """The peer's error, after which nothing at all happens on the connection."""
-    with pytest.raises(RemoteProtocolError) as caught:
-        ours.receive(*documents)
-    assert ours.connection.state is ConnectionState.CLOSED
-    assert ours.receive(uber(1, 2), heartbeat()) == []
-    assert ours.connection.next_deadline() == math.inf
-    ours.tick(1e9)
-    return str(caught.value)
 
 
 def test_a_dialler_greets_before_it_has_read_anything() -> None:

@@ -233,23 +233,6 @@ def test_handlers_with_nothing_to_do_cost_nothing() -> None:
     assert [echo.calls for echo in halves[:-1]] == theirs_before
 
 
-def test_thousands_are_registered_ended_and_registered_again() -> None:
-    pair = Pair()
-    for _ in range(2):
-        pair.kinds[1].made.clear()
-        echoes = [pair.register(f"/echo/{nth}") for nth in range(5_000)]
-        pair.exchange()
-        assert len(pair.kinds[1].made) == 5_000
-        echoes[1_234].say("x")
-        pair.exchange()
-        assert echoes[1_234].heard == ["X"]
-        for echo in echoes:
-            pair.source.connection.link.remove(echo.cid)
-        events = pair.exchange()
-        assert not refusals(events[Role.SINK] + events[Role.SOURCE])
-        assert all(each.closed_for == [""] for each in (*echoes, *pair.kinds[1].made))
-
-
 def test_there_is_a_limit_to_handlers() -> None:
     pair = Pair()
     room = HANDLERS_MAX - len(pair.source.connection._router.handlers)

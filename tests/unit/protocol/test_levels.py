@@ -15,44 +15,16 @@ from cqrepl.protocol.messages.levels import (
     write_wanted,
 )
 from tests.support import peer
-from tests.support.peer import CID, CSP, NAME, SHIFT, SINK_ID, SOURCE_ID, Ours, Role, data, select
 from wire import Reader
 from wire.grammar import structures
 from wire.header import HEADER_BYTES
 
 APPENDED, SYNCED, APPLIED = AckLevel
-TELLS: dict[str, Any] = {"v": 1, "capabilities": ["levels"], "role": "host"}
-ANNOUNCED = pytest.mark.parametrize("announced", [None, {"v": 1, "capabilities": ["stops"]}])
-MARK = {"meta": True, "cid": CID}
+UNTOLD = pytest.mark.parametrize("capable", [[], ["stops"]])
+MARK = {"meta": True, "cid": peer.CID}
 
 
-def sink(
-    announced: dict[str, Any] | None = TELLS, *, held: int = 5, acknowledge: bool = True
-) -> Ours:
-    """A sink that has everything before index `held`, and has answered an offer from there."""
-    ours = Ours(Role.SINK)
-    more = {} if announced is None else {"cqrepl": announced}
-    ours.receive(peer.uber(SOURCE_ID, SINK_ID, **more), peer.heartbeats())
-    ours.receive(peer.register(CSP, CID, peer.sink_handler(held, acknowledgement=acknowledge)))
-    ours.connection.answer_queue(CID, held, SHIFT, None, None)
-    ours.said()
-    return ours
-
-
-def source(announced: dict[str, Any] | None = TELLS, *, held: int = 0) -> Ours:
-    """A source that streams to a sink, which has everything before index `held`."""
-    ours = Ours(Role.SOURCE, cid_first=CID)
-    more = {} if announced is None else {"cqrepl": announced}
-    ours.receive(peer.uber(SINK_ID, SOURCE_ID, **more), peer.heartbeats())
-    ours.connection.offer_queue(NAME, 9, acknowledgement=True, source_id=SOURCE_ID, shape=None)
-    ours.receive(peer.register(CSP, CID, peer.source_handler(held)))
-    (started,) = ours.receive(select(), data(eos=None))
-    assert isinstance(started, ev.StreamingStarted)
-    ours.said()
-    return ours
-
-
-def told(ours: Ours) -> list[tuple[str, object]]:
+def told(ours: peer.Ours) -> list[tuple[str, object]]:
     """Names and values of what was said."""
     said = ours.said()
     assert said[::2] == [MARK] * (len(said) // 2)
@@ -60,7 +32,7 @@ def told(ours: Ours) -> list[tuple[str, object]]:
 
 
 def level(name: str, index: int) -> tuple[bytes, bytes]:
-    return select(), write_level({"syn": SYNCED, "apl": APPLIED}[name], index)
+    return peer.select(), write_level({"syn": SYNCED, "apl": APPLIED}[name], index)
 
 
 def test_it_has_the_form_of_an_acknowledgement() -> None:
@@ -88,64 +60,66 @@ def test_the_grammar_knows_it(structure: Any, document: bytes) -> None:
 
 
 def test_a_sink_says_what_was_here_before() -> None:
-    ours = sink()
-    ours.connection.sink(CID).tell_level(SYNCED, 3)
-    ours.connection.sink(CID).tell_level(SYNCED, 2)
-    ours.connection.sink(CID).tell_level(APPLIED, 4)
+    ours = peer.capable_sink("levels")
+    ours.connection.sink(peer.CID).tell_level(SYNCED, 3)
+    ours.connection.sink(peer.CID).tell_level(SYNCED, 2)
+    ours.connection.sink(peer.CID).tell_level(APPLIED, 4)
     assert told(ours) == [("syn", 3), ("apl", 4)]
 
 
 def test_no_more_is_said_than_was_acknowledged_and_the_rest_behind_that() -> None:
-    ours = sink()
+    ours = peer.capable_sink("levels")
     ours.receive(peer.excerpts(5, b"a", b"b"))
-    ours.connection.sink(CID).tell_level(SYNCED, 6)
+    ours.connection.sink(peer.CID).tell_level(SYNCED, 6)
     assert told(ours) == [("syn", 4)]
-    ours.connection.stored(CID, 5, 1)
+    ours.connection.stored(peer.CID, 5, 1)
     assert told(ours) == [("idx", 5), ("syn", 5)]
-    ours.connection.stored(CID, 6, 1)
+    ours.connection.stored(peer.CID, 6, 1)
     assert told(ours) == [("idx", 6), ("syn", 6)]
-    ours.connection.stored(CID, 6, 1)
+    ours.connection.stored(peer.CID, 6, 1)
     assert told(ours) == [("idx", 6)]
 
 
-@ANNOUNCED
-def test_a_source_that_did_not_announce_it_hears_nothing(announced: dict[str, Any] | None) -> None:
-    ours = sink(announced)
-    ours.connection.sink(CID).tell_level(SYNCED, 3)
+@UNTOLD
+def test_a_source_that_did_not_announce_it_hears_nothing(capable: list[str]) -> None:
+    ours = peer.capable_sink(*capable)
+    ours.connection.sink(peer.CID).tell_level(SYNCED, 3)
     assert not ours.said()
 
 
 def test_nor_does_one_that_wants_no_acknowledgements() -> None:
-    ours = sink(acknowledge=False)
-    ours.connection.sink(CID).tell_level(SYNCED, 3)
+    ours = peer.capable_sink("levels", acknowledgement=False)
+    ours.connection.sink(peer.CID).tell_level(SYNCED, 3)
     assert not ours.said()
 
 
 def test_a_sink_is_told_what_its_source_waits_for() -> None:
-    ours = sink()
-    wanted = ev.LevelWanted(cid=CID, name=NAME, level=SYNCED)
-    assert ours.receive(select(), data(level="synced")) == [wanted]
-    assert not ours.receive(select(), data(level="framed"))
+    ours = peer.capable_sink("levels")
+    wanted = ev.LevelWanted(cid=peer.CID, name=peer.NAME, level=SYNCED)
+    assert ours.receive(peer.select(), peer.data(level="synced")) == [wanted]
+    assert not ours.receive(peer.select(), peer.data(level="framed"))
 
 
 def test_a_source_says_once_what_it_waits_for() -> None:
-    ours = source()
-    assert ours.connection.source(CID).want_level(SYNCED)
-    assert ours.connection.source(CID).want_level(SYNCED)
+    ours = peer.capable_source("levels")
+    assert ours.connection.source(peer.CID).want_level(SYNCED)
+    assert ours.connection.source(peer.CID).want_level(SYNCED)
     assert told(ours) == [("level", "synced")]
 
 
-@ANNOUNCED
-def test_but_not_to_a_sink_that_did_not_announce_it(announced: dict[str, Any] | None) -> None:
-    ours = source(announced)
-    assert not ours.connection.source(CID).want_level(SYNCED)
+@UNTOLD
+def test_but_not_to_a_sink_that_did_not_announce_it(capable: list[str]) -> None:
+    ours = peer.capable_source(*capable)
+    assert not ours.connection.source(peer.CID).want_level(SYNCED)
     assert not ours.said()
 
 
 @pytest.mark.parametrize(("name", "which"), [("syn", SYNCED), ("apl", APPLIED)])
 def test_a_source_takes_what_was_acknowledged_or_there_before(name: str, which: AckLevel) -> None:
-    ours = source(held=5)
-    reached = [ev.LevelReached(cid=CID, name=NAME, level=which, index=at) for at in (4, 3)]
+    ours = peer.capable_source("levels", held=5)
+    reached = [
+        ev.LevelReached(cid=peer.CID, name=peer.NAME, level=which, index=at) for at in (4, 3)
+    ]
     assert ours.receive(*level(name, 4), *level(name, 3)) == reached
     assert not ours.receive(*level(name, -1))
 
@@ -155,55 +129,55 @@ def test_a_source_takes_what_was_acknowledged_or_there_before(name: str, which: 
 def test_what_was_not_acknowledged_closes_the_connection(name: str, index: int) -> None:
     """A level of an excerpt that was not acknowledged closes the connection, whether the excerpt
     was sent or not."""
-    ours = source(held=5)
+    ours = peer.capable_source("levels", held=5)
     batch = peer.batch(5, b"a", b"b")
-    ours.connection.frame_excerpts(CID, batch, 0, 1, bytearray(1000), 0)
+    ours.connection.frame_excerpts(peer.CID, batch, 0, 1, bytearray(1000), 0)
     with pytest.raises(RemoteProtocolError, match=r"0x\w+ (synced|applied), which .* not ackn"):
         ours.receive(*level(name, index))
 
 
 def test_what_was_acknowledged_counts_from_then_on() -> None:
-    ours = source(held=5)
-    ours.connection.frame_excerpts(CID, peer.batch(5, b"a", b"b"), 0, 1, bytearray(1000), 0)
-    (_, reached) = ours.receive(select(), data(idx=6, ns=1), *level("syn", 6))
-    assert reached == ev.LevelReached(cid=CID, name=NAME, level=SYNCED, index=6)
+    ours = peer.capable_source("levels", held=5)
+    ours.connection.frame_excerpts(peer.CID, peer.batch(5, b"a", b"b"), 0, 1, bytearray(1000), 0)
+    (_, reached) = ours.receive(peer.select(), peer.data(idx=6, ns=1), *level("syn", 6))
+    assert reached == ev.LevelReached(cid=peer.CID, name=peer.NAME, level=SYNCED, index=6)
 
 
 def test_a_sink_is_told_up_to_where_a_queue_is_safe_as_far_as_it_has_it() -> None:
-    ours = source(held=5)
-    queue = ours.connection.source(CID)
+    ours = peer.capable_source("levels", held=5)
+    queue = ours.connection.source(peer.CID)
     queue.tell_commit(3)
     queue.tell_commit(2)
     queue.tell_commit(9)
     assert told(ours) == [("cmt", 3), ("cmt", 4)]
-    ours.connection.frame_excerpts(CID, peer.batch(5, b"a", b"b"), 0, 1, bytearray(1000), 0)
+    ours.connection.frame_excerpts(peer.CID, peer.batch(5, b"a", b"b"), 0, 1, bytearray(1000), 0)
     queue.tell_commit(9)
     queue.tell_commit(9)
     assert told(ours) == [("cmt", 6)]
 
 
-@ANNOUNCED
-def test_one_that_did_not_announce_it_is_told_nothing(announced: dict[str, Any] | None) -> None:
-    ours = source(announced, held=5)
-    ours.connection.source(CID).tell_commit(3)
+@UNTOLD
+def test_one_that_did_not_announce_it_is_told_nothing(capable: list[str]) -> None:
+    ours = peer.capable_source(*capable, held=5)
+    ours.connection.source(peer.CID).tell_commit(3)
     assert not ours.said()
 
 
 def test_a_sink_takes_no_more_than_it_has() -> None:
-    ours = sink(held=5)
-    moved = ev.CommitMoved(cid=CID, name=NAME, index=4)
-    assert ours.receive(select(), write_committed(4)) == [moved]
-    (refused,) = ours.receive(select(), write_committed(5))
+    ours = peer.capable_sink("levels", held=5)
+    moved = ev.CommitMoved(cid=peer.CID, name=peer.NAME, index=4)
+    assert ours.receive(peer.select(), write_committed(4)) == [moved]
+    (refused,) = ours.receive(peer.select(), write_committed(5))
     assert isinstance(refused, ev.RegistrationRefused)
     assert "0x5 is safe, 0x5 is the next one here" in refused.message
     ours.receive(peer.excerpts(5, b"a"))
-    assert len(ours.receive(select(), write_committed(5))) == 1
-    assert not ours.receive(select(), write_committed(-1))
+    assert len(ours.receive(peer.select(), write_committed(5))) == 1
+    assert not ours.receive(peer.select(), write_committed(-1))
 
 
 def test_a_sink_says_once_why_a_level_is_kept_back() -> None:
-    ours = sink()
-    handler = ours.connection.sink(CID)
+    ours = peer.capable_sink("levels")
+    handler = ours.connection.sink(peer.CID)
     assert not handler.keep_back(SYNCED, "")
     assert handler.keep_back(SYNCED, "the disk errs")
     assert not handler.keep_back(SYNCED, "the disk errs")
@@ -217,18 +191,18 @@ def test_a_sink_says_once_why_a_level_is_kept_back() -> None:
     ]
 
 
-@ANNOUNCED
-def test_but_not_to_a_source_that_does_not_take_levels(announced: dict[str, Any] | None) -> None:
-    ours = sink(announced)
-    assert not ours.connection.sink(CID).keep_back(SYNCED, "the disk errs")
+@UNTOLD
+def test_but_not_to_a_source_that_does_not_take_levels(capable: list[str]) -> None:
+    ours = peer.capable_sink(*capable)
+    assert not ours.connection.sink(peer.CID).keep_back(SYNCED, "the disk errs")
     assert not ours.said()
 
 
 @pytest.mark.parametrize("index", [-1, 4])
 def test_a_source_takes_why_a_level_is_kept_back(index: int) -> None:
-    ours, why = source(held=5), "the disk errs"
-    kept = ev.LevelKeptBack(cid=CID, name=NAME, level=SYNCED, why=why)
-    events = ours.receive(select(), write_kept_back(SYNCED, index, why))
+    ours, why = peer.capable_source("levels", held=5), "the disk errs"
+    kept = ev.LevelKeptBack(cid=peer.CID, name=peer.NAME, level=SYNCED, why=why)
+    events = ours.receive(peer.select(), write_kept_back(SYNCED, index, why))
     assert [each for each in events if isinstance(each, ev.LevelKeptBack)] == [kept]
     assert len(events) == (2 if index >= 0 else 1)
 

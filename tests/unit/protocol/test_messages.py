@@ -20,7 +20,6 @@ from cqrepl.protocol.messages import (
     UberHandler,
     UnknownHandler,
     WireShape,
-    ns_item,
     read_acknowledgement,
     read_replication_event,
     read_routing,
@@ -43,15 +42,11 @@ from tests.support.peer import (
     REPLICATION,
     SHAPE_FIELDS,
     TERMINATOR,
-    Hex,
     Typed,
-    block,
-    data,
     decoded,
     document,
     index,
     items,
-    literal,
     meta,
     register,
     replication_body,
@@ -521,72 +516,3 @@ def test_an_extension_block_of_a_later_version_is_read_by_name() -> None:
 
 
 AT, PAYLOAD, NS = index(3), b"payload", 1836553940763
-USUAL = items(Hex(AT), literal(PAYLOAD), NS)
-EVENTS = {
-    "usual": data(re=block(USUAL)),
-    "8-bit length": data(re=b"\x80" + bytes([len(USUAL)]) + USUAL),
-    "16-bit length": data(re=b"\x81" + len(USUAL).to_bytes(2, "little") + USUAL),
-    "type prefix": data(re=Typed("ReplicatedEvent", block(USUAL))),
-    "event name": document({"re": block(USUAL)}, metadata=False, events=True),
-    "long field name": document(b"\xb7\x02re" + block(USUAL), metadata=False),
-    "inline": data(re=USUAL),
-    "index as int64": data(
-        re=block(items(b"\xa7", AT.to_bytes(8, "little"), literal(PAYLOAD), NS))
-    ),
-    "payload with 16-bit length": data(re=block(items(Hex(AT), b"\x81\x07\0" + PAYLOAD, NS))),
-    "payload with 32-bit length": data(re=block(items(Hex(AT), b"\x82\x07\0\0\0" + PAYLOAD, NS))),
-    "a fourth value": data(re=block(USUAL + items("more"))),
-    "field behind": data(re=block(USUAL), more="text"),
-    "fields behind": data(re=block(USUAL), a=1, b=True, c=None, d={"e": 2}),
-    "padded": document(b"\x8f\x8f\xc2re\x8f" + block(b"\x8f" + USUAL + b"\x8f"), metadata=False),
-    "commented": document(b"\xc2re\xbe\x01x" + block(USUAL) + b"\xbe\x01y", metadata=False),
-}
-
-
-@pytest.mark.parametrize("stream", EVENTS.values(), ids=EVENTS)
-def test_a_replication_event_in_any_form(stream: bytes) -> None:
-    (reader,) = documents(stream)
-    assert reader.read_name() == "re"
-    batch, ns = read_replication_event(reader)
-    assert [(at, bytes(view)) for at, view in batch] == [(AT, PAYLOAD)]
-    assert ns == NS
-
-
-@pytest.mark.parametrize("code", [0, 1, 0x7F, 0xFF, 0x100, 0xFFFF, 0x10000, 1 << 24, 1 << 32])
-def test_a_small_index_in_any_width(code: int) -> None:
-    (reader,) = documents(data(re=block(items(code, literal(b""), 0))))
-    reader.read_name()
-    batch, _ = read_replication_event(reader)
-    assert [(at, bytes(view)) for at, view in batch] == [(code, b"")]
-
-
-@pytest.mark.parametrize("wrap", [block, lambda content: content], ids=["block", "inline"])
-def test_an_event_without_its_time_has_time_0(wrap: Any) -> None:
-    (reader,) = documents(data(re=wrap(items(Hex(AT), literal(PAYLOAD)))))
-    reader.read_name()
-    _, ns = read_replication_event(reader)
-    assert ns == 0
-
-
-@pytest.mark.parametrize(
-    ("fields", "wanted"),
-    [
-        ({"idx": Hex(AT)}, (AT, 0)),
-        ({"idx": AT, "ns": 5}, (AT, 5)),
-        ({"idx": Hex(AT), "later": {"a": 1}, "ns": 5}, (AT, 5)),
-        ({"idx": Hex(AT), "ns": 5, "later": "text"}, (AT, 5)),
-        ({"idx": Hex(-1), "ns": -1}, (-1, -1)),
-    ],
-    ids=range(5),
-)
-def test_acknowledgements_with_more_or_less(
-    fields: dict[str, Any], wanted: tuple[int, int]
-) -> None:
-    (reader,) = documents(data(**fields))
-    reader.read_name()
-    assert read_acknowledgement(reader) == wanted
-
-
-@pytest.mark.parametrize("ns", [0, 255, 65535, 1 << 31, NS, (1 << 63) - 1, -1])
-def test_the_time_of_a_frame_is_the_same_item_everywhere(ns: int) -> None:
-    assert ns_item(ns) == items(ns)

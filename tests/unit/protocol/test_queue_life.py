@@ -8,48 +8,31 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from cqrepl.protocol import queuelife
 from cqrepl.protocol.events import StopReason
 from cqrepl.protocol.queuelife import (
     COPY_MOVES,
-    COPY_REASONS,
-    HOLD_MOVES,
-    HOLD_REASONS,
-    READ_MOVES,
-    READ_REASONS,
-    STREAMED_MOVES,
-    STREAMED_REASONS,
-    TAKE_MOVES,
-    TAKE_REASONS,
-    TO_SINK_MOVES,
-    TO_SINK_REASONS,
     CopyLife,
     CopyMove,
     CopyState,
-    HoldMove,
-    HoldState,
     QueueLife,
-    ReadMove,
-    ReadState,
     Reason,
     ReasonKind,
     StreamedLife,
     StreamedMove,
     StreamedState,
-    TakeMove,
-    TakeState,
-    ToSinkMove,
-    ToSinkState,
 )
+from tools.state_diagrams import TABLES
 
 Machine = tuple[Mapping[Any, Any], Mapping[Any, Any], type[Enum], type[Enum]]
+# of those tables that stand beside `queuelife`, each with the reasons of its states
 MACHINES: dict[str, Machine] = {
-    "copy": (COPY_MOVES, COPY_REASONS, CopyState, CopyMove),
-    "streamed": (STREAMED_MOVES, STREAMED_REASONS, StreamedState, StreamedMove),
-    "to a sink": (TO_SINK_MOVES, TO_SINK_REASONS, ToSinkState, ToSinkMove),
-    "reading": (READ_MOVES, READ_REASONS, ReadState, ReadMove),
-    "taking": (TAKE_MOVES, TAKE_REASONS, TakeState, TakeMove),
-    "hold": (HOLD_MOVES, HOLD_REASONS, HoldState, HoldMove),
+    name: (each.moves, reasons, each.states, each.names)
+    for name, each in TABLES.items()
+    for at, reasons in vars(queuelife).items()
+    if at.endswith("_REASONS") and getattr(queuelife, at.replace("REASONS", "MOVES")) is each.moves
 }
+assert len(MACHINES) == 6
 PAIRS = [
     pytest.param(machine, state, move, id=f"{name}-{state.name}-{move.name}")
     for name, machine in MACHINES.items()

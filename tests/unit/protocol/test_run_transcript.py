@@ -14,19 +14,14 @@ import pytest
 from click.testing import CliRunner
 
 from cqrepl.cli.wiredump import main
-from cqrepl.kernel.batch import RunFault, find_excerpts
+from cqrepl.kernel.batch import find_excerpts
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.offer import Lineage
-from cqrepl.protocol.messages.runs import read_run, write_run_head
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index
 from tests.property.test_runs_agree import as_run
-from tests.support.kernels import NAMES, kernel_named
 from tests.support.peer import SHIFT, Ours, Role, batch, decoded
-from wire import Reader
-from wire.grammar import structures
-from wire.header import HEADER_BYTES
 from wire.text.print_documents import dump_text
 
 TRANSCRIPT = Path(__file__).parents[2] / "vectors" / "network" / "runs.json"
@@ -70,33 +65,6 @@ def recorded_run() -> tuple[bytes, int]:
     index, payloads, ns = message["run"]
     assert (index, payloads) == (FIRST, PAYLOADS)
     return data, ns
-
-
-def test_the_grammar_the_reader_and_the_writer_agree_on_it() -> None:
-    data, ns = recorded_run()
-    judged = structures.Run.parse(data)
-    assert (judged.index, list(judged.excerpts), judged.ns) == (FIRST, PAYLOADS, ns)
-    assert structures.Run.build(judged) == data
-    laid = as_run(PAYLOADS)
-    assert write_run_head(FIRST, len(PAYLOADS), ns, len(laid)) + laid == data
-    reader = Reader(data[HEADER_BYTES:])
-    assert reader.read_name() == "run"
-    read = read_run(reader, 100)
-    assert read.batch is not None
-    assert read.batch.index_first == FIRST
-    assert [bytes(payload) for _, payload in read.batch] == PAYLOADS
-    assert (read.ns, read.problem) == (ns, None)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_kernel_splits_it(name: str) -> None:
-    data, _ = recorded_run()
-    kernel = kernel_named(name)
-    start = len(data) - len(as_run(PAYLOADS))
-    fault, offsets, lengths = kernel.split_run(data, start, len(data), len(PAYLOADS), 100)
-    assert fault == RunFault.WHOLE
-    parts = zip(offsets, lengths, strict=True)
-    assert [data[at : at + length] for at, length in parts] == PAYLOADS
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cqrepl.protocol import LocalProtocolError, QueueShape, RemoteProtocolError, StopReason
+from cqrepl.protocol import QueueShape, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.states import ConnectionState
@@ -17,10 +17,8 @@ from tests.support.peer import (
     Message,
     Ours,
     Typed,
-    batch,
     block,
     data,
-    decoded,
     document,
     excerpt,
     excerpts,
@@ -74,14 +72,6 @@ def answer_said(next_index: int, **more: object) -> Message:
 # answer and back copy
 
 
-@pytest.mark.parametrize("source_has", [0, index(3)])
-def test_the_answer_repeats_the_offer_and_ends_the_back_copy_at_once(source_has: int) -> None:
-    ours = offered(source_has)
-    ours.connection.answer_queue(CID, source_has, SHIFT, SHAPE)
-    assert ours.said() == [answer_said(source_has), *END]
-    assert ours.events() == []
-
-
 def test_fields_of_the_offer_come_back_as_they_were() -> None:
     ours = offered(acknowledgement=False, sourceId=-7)
     ours.connection.answer_queue(CID, index(2), SHIFT, None)
@@ -95,35 +85,6 @@ def test_a_source_that_announced_the_extension_gets_it_back() -> None:
     assert ours.said() == [answer_said(0, cqrepl=SHAPE_FIELDS), *END]
 
 
-def test_a_sink_that_is_ahead_copies_back_and_then_says_so() -> None:
-    ours = offered(index(4))
-    ours.connection.answer_queue(CID, index(6), SHIFT, None)
-    assert ours.said() == [answer_said(index(6))]
-    assert ours.events() == [ev.BackCopyWanted(cid=CID, name=NAME, index_first=index(4))]
-    frames = ours.frame(CID, batch(index(4), b"x", b"y"))
-    assert decoded(frames) == [
-        SELECTED,
-        {"re": (index(4), b"x", NS)},
-        SELECTED,
-        {"re": (index(5), b"y", NS)},
-    ]
-    assert ours.said() == []
-    ours.connection.end_back_copy(CID)
-    assert ours.said() == END
-    with pytest.raises(LocalProtocolError, match="FRAMED is not allowed while RECEIVING"):
-        ours.frame(CID, batch(index(6), b"z"))
-
-
-@pytest.mark.parametrize("is_answered", [False, True])
-def test_excerpts_before_the_end_of_the_back_copy_close(is_answered: bool) -> None:
-    ours = offered(index(4))
-    if is_answered:
-        ours.connection.answer_queue(CID, index(6), SHIFT, None)
-        ours.events()
-    with pytest.raises(RemoteProtocolError, match="EXCERPTS_RECEIVED is not allowed while"):
-        ours.receive(excerpt(index(6), b"x"))
-
-
 def test_an_offer_may_be_declined_without_a_word() -> None:
     ours = offered()
     ours.connection.stop_queue(CID, StopReason.REFUSED, "another roll cycle")
@@ -133,26 +94,6 @@ def test_an_offer_may_be_declined_without_a_word() -> None:
 
 
 # received excerpts
-
-
-def test_runs_are_appended_as_they_come() -> None:
-    ours = receiving_sink()
-    stream = excerpts(index(0), b"a", b"", bytes(70_000)) + excerpts(index(0, 1), b"c", b"d")
-    assert received(ours.receive(stream)) == [
-        (ev.AppendExcerpts, index(0), [b"a", b"", bytes(70_000)]),
-        (ev.AppendExcerpts, index(0, 1), [b"c", b"d"]),
-    ]
-
-
-def test_known_ones_are_compared_and_only_the_rest_appended() -> None:
-    ours = receiving_sink(index(3), index(3))
-    assert received(ours.receive(excerpts(index(1), b"1", b"2", b"3", b"4"))) == [
-        (ev.CompareExcerpts, index(1), [b"1", b"2"]),
-        (ev.AppendExcerpts, index(3), [b"3", b"4"]),
-    ]
-    assert received(ours.receive(excerpts(index(4), b"4"))) == [
-        (ev.CompareExcerpts, index(4), [b"4"])
-    ]
 
 
 @pytest.mark.parametrize("at", [index(4), index(1, 1), index(9, 5), -1, -(1 << 63)])
@@ -198,7 +139,13 @@ OTHER_FORMS = {
     "small time": data(re=block(items(Hex(index(0)), literal(b"x"), 5))),
     "wide payload": data(re=block(items(Hex(index(0)), b"\x82\x01\0\0\0x", NS))),
     "fourth value": data(re=block(USUAL + items("more"))),
+    "16-bit length": data(re=b"\x81" + len(USUAL).to_bytes(2, "little") + USUAL),
+    "long field name": document(b"\xb7\x02re" + block(USUAL), metadata=False),
+    "16-bit payload": data(re=block(items(Hex(index(0)), b"\x81\x01\0x", NS))),
     "field behind": data(re=block(USUAL), later=1),
+    "fields behind": data(re=block(USUAL), a=1, b=True, c=None, d={"e": 2}),
+    "padded": document(b"\x8f\xc2re\x8f" + block(b"\x8f" + USUAL + b"\x8f"), metadata=False),
+    "commented": document(b"\xc2re\xbe\x01x" + block(USUAL) + b"\xbe\x01y", metadata=False),
 }
 
 
@@ -212,24 +159,7 @@ def test_every_form_of_an_event_gives_the_same(form: bytes) -> None:
     assert (received(events)[0][1], payloads) == (index(0), [b"x", b"y"])
 
 
-def test_other_cid_documents_do_not_hide_a_run() -> None:
-    ours = receiving_sink()
-    wide = document(b"\xc3cid\xa7" + CID.to_bytes(8, "little"), metadata=True)
-    events = [data(re=block(items(Hex(index(at)), literal(b"x"), NS))) for at in range(3)]
-    got = received(ours.receive(*[wide + event for event in events]))
-    assert [first for _, first, _ in got] == [index(0), index(1), index(2)]
-
-
 # acknowledgements
-
-
-def test_an_acknowledgement_echoes_the_time() -> None:
-    ours = receiving_sink()
-    (event,) = ours.receive(excerpts(index(0), b"a", b"b", b"c"))
-    assert isinstance(event, ev.AppendExcerpts)
-    assert event.ns == NS + 2
-    ours.connection.stored(CID, event.batch.index_last, event.ns)
-    assert ours.said() == [SELECTED, {"idx": index(2), "ns": NS + 2}]
 
 
 def test_every_stored_run_has_its_own_while_the_peer_reads() -> None:
@@ -264,12 +194,3 @@ def test_any_time_can_be_echoed(ns: int) -> None:
     assert isinstance(event, ev.AppendExcerpts)
     ours.connection.stored(CID, index(0), event.ns)
     assert ours.said()[-1]["ns"] == ns
-
-
-def test_nothing_is_acknowledged_for_a_stopped_queue() -> None:
-    ours = receiving_sink()
-    ours.receive(excerpt(index(0), b"x"))
-    ours.connection.stop_queue(CID, StopReason.DIVERGED, "other bytes")
-    with pytest.raises(LocalProtocolError, match="STORED is not allowed while STOPPED"):
-        ours.connection.stored(CID, index(0), NS)
-    assert ours.said() == []

@@ -10,39 +10,13 @@ from cqrepl.protocol.outbox import CROWDED_BYTES
 from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.queue.format.tailerposition import TailerPosition
 from tests.support import peer
-from tests.support.peer import CID, CSP, NAME, SHIFT, SINK_ID, SOURCE_ID, Ours, Role, data, select
 from wire import Reader
 from wire.grammar import structures
 from wire.header import HEADER_BYTES
 
-TELLS: dict[str, Any] = {"v": 1, "capabilities": ["tailers"], "role": "host"}
-ANNOUNCED = pytest.mark.parametrize("announced", [None, {"v": 1, "capabilities": ["levels"]}])
+UNTOLD = pytest.mark.parametrize("capable", [[], ["levels"]])
 ORDERS = TailerPosition(name="replicated:orders", index=4, version=7)
 PLAIN = TailerPosition(name="plain", index=4)
-
-
-def sink(announced: dict[str, Any] | None = TELLS) -> Ours:
-    """A sink that has everything before index 5, and has answered an offer from there."""
-    ours = Ours(Role.SINK)
-    more = {} if announced is None else {"cqrepl": announced}
-    ours.receive(peer.uber(SOURCE_ID, SINK_ID, **more), peer.heartbeats())
-    ours.receive(peer.register(CSP, CID, peer.sink_handler(5)))
-    ours.connection.answer_queue(CID, 5, SHIFT, None, None)
-    ours.said()
-    return ours
-
-
-def source(announced: dict[str, Any] | None = TELLS, *, held: int = 5) -> Ours:
-    """A source that streams to a sink, which has everything before index `held`."""
-    ours = Ours(Role.SOURCE, cid_first=CID)
-    more = {} if announced is None else {"cqrepl": announced}
-    ours.receive(peer.uber(SINK_ID, SOURCE_ID, **more), peer.heartbeats())
-    ours.connection.offer_queue(NAME, 9, acknowledgement=True, source_id=SOURCE_ID, shape=None)
-    ours.receive(peer.register(CSP, CID, peer.source_handler(held)))
-    (started,) = ours.receive(select(), data(eos=None))
-    assert isinstance(started, ev.StreamingStarted)
-    ours.said()
-    return ours
 
 
 @pytest.mark.parametrize("position", [ORDERS, PLAIN])
@@ -56,8 +30,8 @@ def test_what_is_written_is_read(position: TailerPosition) -> None:
 
 
 def test_a_source_says_where_it_stands_behind_what_the_sink_has() -> None:
-    ours = source()
-    handler = ours.connection.source(CID)
+    ours = peer.capable_source("tailers", held=5)
+    handler = ours.connection.source(peer.CID)
     for index, is_told in ((5, True), (6, False), (0, True), (INDEX_MAX, False)):
         assert handler.tell_tailer(TailerPosition(name="plain", index=index)) == is_told
     assert handler.tell_tailer(ORDERS)
@@ -68,29 +42,29 @@ def test_a_source_says_where_it_stands_behind_what_the_sink_has() -> None:
 
 
 def test_not_while_the_peer_takes_little() -> None:
-    ours = source()
-    handler, told = ours.connection.source(CID), 0
+    ours = peer.capable_source("tailers", held=5)
+    handler, told = ours.connection.source(peer.CID), 0
     while handler.tell_tailer(ORDERS):
         told += 1
-    assert told == CROWDED_BYTES // len(select() + write_tailer(ORDERS)) + 1
+    assert told == CROWDED_BYTES // len(peer.select() + write_tailer(ORDERS)) + 1
     assert len(ours.said()) == 2 * told
     assert handler.tell_tailer(ORDERS)
 
 
-@ANNOUNCED
+@UNTOLD
 def test_nothing_is_said_to_a_sink_that_did_not_announce_it(
-    announced: dict[str, Any] | None,
+    capable: list[str],
 ) -> None:
-    ours = source(announced)
-    assert not ours.connection.source(CID).takes_tailers
-    assert not ours.connection.source(CID).tell_tailer(ORDERS)
+    ours = peer.capable_source(*capable, held=5)
+    assert not ours.connection.source(peer.CID).takes_tailers
+    assert not ours.connection.source(peer.CID).tell_tailer(ORDERS)
     assert not ours.said()
 
 
 @pytest.mark.parametrize("position", [ORDERS, PLAIN])
 def test_a_sink_takes_what_it_has_everything_before(position: TailerPosition) -> None:
-    moved = ev.TailerMoved(cid=CID, name=NAME, position=position)
-    assert sink().receive(select(), write_tailer(position)) == [moved]
+    moved = ev.TailerMoved(cid=peer.CID, name=peer.NAME, position=position)
+    assert peer.capable_sink("tailers").receive(peer.select(), write_tailer(position)) == [moved]
 
 
 @pytest.mark.parametrize(
@@ -112,15 +86,15 @@ def test_a_sink_takes_what_it_has_everything_before(position: TailerPosition) ->
     ],
 )
 def test_anything_else_is_refused(fields: dict[str, Any], message: str) -> None:
-    (refused,) = sink().receive(select(), data(tailer=fields))
+    (refused,) = peer.capable_sink("tailers").receive(peer.select(), peer.data(tailer=fields))
     assert isinstance(refused, ev.RegistrationRefused)
     assert message in refused.message
 
 
-@ANNOUNCED
+@UNTOLD
 def test_nor_is_anything_taken_from_a_source_that_did_not_announce_it(
-    announced: dict[str, Any] | None,
+    capable: list[str],
 ) -> None:
-    (refused,) = sink(announced).receive(select(), write_tailer(ORDERS))
+    (refused,) = peer.capable_sink(*capable).receive(peer.select(), write_tailer(ORDERS))
     assert isinstance(refused, ev.RegistrationRefused)
     assert "'tailer' is not known" in refused.message

@@ -21,18 +21,6 @@ def is_full(window: SendWindow) -> bool:
     return window.is_full
 
 
-def test_an_acknowledgement_counts_everything_up_to_it() -> None:
-    window = SendWindow()
-    assert is_empty(window)
-    window.add(run(index(0), 10, 20, 30))
-    window.add(run(index(3), 40))
-    assert window.acknowledge(index(1)) == (2, 30)
-    assert window.acknowledge(index(1)) == (0, 0)
-    assert not is_empty(window)
-    assert window.acknowledge(index(3)) == (2, 70)
-    assert is_empty(window)
-
-
 def test_an_acknowledgement_in_a_later_cycle_covers_the_earlier_ones() -> None:
     window = SendWindow()
     window.add(run(index(5), 1, 2))

@@ -1,6 +1,7 @@
 """Lost closed store files and unproved excerpts, which a person declares to count as they are."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,16 @@ from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.disk.queueaudit import QueueAudit
 from cqrepl.surroundings import within
 from tests.support.disks import FailingDisk
-from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read, wipe_hints
+from tests.support.samples import (
+    NOON_MS,
+    fill,
+    flip_byte,
+    layout,
+    noon_index,
+    noon_path,
+    read,
+    wipe_hints,
+)
 from tests.support.tears import tear
 
 ROLL = "FAST_HOURLY"
@@ -53,58 +63,42 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "q"
 
 
-def alter(path: Path) -> None:
-    """Another byte in an excerpt of the second store file."""
+def gone(path: Path, _: Path) -> None:
+    noon_path(path, ROLL, ahead=1).unlink()
+
+
+def altered(path: Path, _: Path) -> None:
     with Queue.open(path) as queue:
-        batch = queue.tailer(noon_index(ROLL, ahead=1, sequence=150)).next_batch(count_max=1)
-        assert batch is not None
-        offset = batch.offsets[0]
-    with noon_path(path, ROLL, ahead=1).open("r+b") as file:
-        (byte,) = os.pread(file.fileno(), 1, offset)
-        file.seek(offset)
-        file.write(bytes([byte ^ 1]))
+        payload = bytes(next(iter(queue.tailer(noon_index(ROLL, ahead=1, sequence=150)))))
+    flip_byte(noon_path(path, ROLL, ahead=1), payload, 0)
 
 
-def test_a_file_that_is_gone_for_good(path: Path) -> None:
-    noon_path(path, ROLL, ahead=1).unlink()
-    with pytest.raises(QueueDamaged, match="--accept-missing"):
-        look(path)
-    (lost,) = accept_missing(path)
-    assert (lost.path, lost.noted, lost.found) == (noon_path(path, ROLL, ahead=1), 300, None)
-    look(path)
-    assert noted(path) == [5, 7]
-    assert len(read(path)) == sum(COUNTS.values()) - 300
-    assert not inspect_queue(path).is_damaged
-
-
-def test_nothing_is_changed_without_being_told(path: Path) -> None:
-    noon_path(path, ROLL, ahead=1).unlink()
-    assert len(lost_cycles(path)) == 1
-    assert noted(path) == [5, 300, 7]
-
-
-def test_a_file_that_was_altered(path: Path) -> None:
-    """The excerpts that the file holds now are noted anew, and its chains are made anew."""
-    alter(path)
-    with pytest.raises(QueueDamaged, match="altered"):
-        look(path)
-    (lost,) = accept_missing(path)
-    assert (lost.noted, lost.found) == (300, 300)
-    look(path)
-    assert noted(path) == [5, 300, 7]
-    assert lost_cycles(path) == []
-    assert noon_path(path, ROLL, ahead=1).with_suffix(CHAIN_SUFFIX).exists()
-
-
-def test_an_older_file(path: Path, tmp_path: Path) -> None:
+def older(path: Path, tmp_path: Path) -> None:
     fill(tmp_path / "older", ROLL, {1: 4, 2: 1})
     noon_path(tmp_path / "older", ROLL, ahead=1).rename(noon_path(path, ROLL, ahead=1))
-    with pytest.raises(QueueDamaged, match="found 4"):
+
+
+@pytest.mark.parametrize(
+    ("lose", "told", "found"),
+    [(gone, "--accept-missing", None), (altered, "altered", 300), (older, "found 4", 4)],
+)
+def test_what_is_accepted_counts_as_it_is_and_nothing_before(
+    path: Path, tmp_path: Path, lose: Callable[[Path, Path], None], told: str, found: int | None
+) -> None:
+    lose(path, tmp_path)
+    with pytest.raises(QueueDamaged, match=told):
         look(path)
+    assert len(lost_cycles(path)) == 1
+    assert noted(path) == [5, 300, 7]
     (lost,) = accept_missing(path)
-    assert (lost.noted, lost.found) == (300, 4)
+    second = noon_path(path, ROLL, ahead=1)
+    assert (lost.path, lost.noted, lost.found) == (second, 300, found)
     look(path)
-    assert noted(path) == [5, 4, 7]
+    assert noted(path) == ([5, 7] if found is None else [5, found, 7])
+    assert len(read(path)) == sum(COUNTS.values()) - 300 + (found or 0)
+    assert lost_cycles(path) == []
+    assert second.with_suffix(CHAIN_SUFFIX).exists() is (found is not None)
+    assert not inspect_queue(path).is_damaged
 
 
 @pytest.mark.parametrize("how", ["cut", "zeros"])
@@ -198,14 +192,3 @@ def test_a_copy_whose_mark_was_lost(torn: Path, monkeypatch: pytest.MonkeyPatch)
     assert unproved(torn).excerpts == 40
     assert accept_unproved(torn).excerpts == 40
     assert unproved(torn).excerpts == 0
-
-
-def test_the_mark_goes_to_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as before:
-        before.setattr(syncedmark, "this_boot", lambda: bytes(16))
-        store_synced(path, noon_index(ROLL, ahead=1, sequence=300))
-    assert unproved(path).excerpts == 9
-    accept_unproved(path)
-    mark = load_synced(path)
-    assert mark is not None
-    assert mark.end == noon_index(ROLL, ahead=3, sequence=2)

@@ -81,10 +81,3 @@ def test_words_keep_their_buffer_until_they_are_released() -> None:
         words.load_8(0)
     with pytest.raises((AssertionError, ValueError)):
         words.store_8(0, 1)
-
-
-def test_words_of_nothing() -> None:
-    words = Words(memoryview(b""))
-    with pytest.raises((AssertionError, IndexError)):
-        words.load_4(0)
-    words.release()

@@ -11,39 +11,15 @@ from cqrepl.queue.files.storefile import Place, StoreFile, Walked
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 from cqrepl.queue.read import count as counting
 from cqrepl.queue.read.backward import BackwardTailer
-from tests.support.goldens import READABLE, manifest, unpack
+from tests.support.goldens import manifest, unpack
 from tests.support.reading import cycles_of, down_of
-from tests.support.samples import NOON_MS, digests, fill, noon_index, noon_path, read
+from tests.support.samples import NOON_MS, digests, fill, noon_index, noon_path
 
 
 def golden(name: str, tmp_path: Path) -> Cycles:
     path = unpack(name, tmp_path)
     found = manifest(name)
     return cycles_of(path, found.roll_cycle_name, found.epoch)
-
-
-@pytest.mark.parametrize("name", READABLE)
-def test_golden_queues_read_backwards(name: str, tmp_path: Path) -> None:
-    """A backward tailer gives all that is in the files. A cycle without end-of-file mark does not
-    stop it on the way down."""
-    cycles = golden(name, tmp_path)
-    expected = manifest(name).digests
-    assert digests(down_of(BackwardTailer(cycles)))[::-1] == expected
-    assert digests(down_of(BackwardTailer(cycles), 7))[::-1] == expected
-
-
-@pytest.mark.parametrize("name", READABLE)
-def test_golden_queues_are_counted(name: str, tmp_path: Path) -> None:
-    cycles = golden(name, tmp_path)
-    indexes = [index for index, _ in manifest(name).digests]
-    assert counting.first_index(cycles) == (indexes[0] if indexes else None)
-    assert counting.last_index(cycles) == (indexes[-1] if indexes else None)
-    assert counting.end_index(cycles) == (indexes[-1] + 1 if indexes else 0)
-    assert counting.count(cycles, 0, (1 << 63) - 1) == len(indexes)
-    for first in range(0, len(indexes), max(1, len(indexes) // 9)):
-        for last in range(0, len(indexes), max(1, len(indexes) // 7)):
-            counted = counting.count(cycles, indexes[first], indexes[last])
-            assert counted == max(0, last - first + 1)
 
 
 def test_cycles_of_a_second_have_great_indexes(path: Path) -> None:
@@ -54,16 +30,6 @@ def test_cycles_of_a_second_have_great_indexes(path: Path) -> None:
         assert queue.count() == queue.count(written[0][0]) == 8
         assert queue.count(written[2][0], written[4][0]) == 3
         assert digests(down_of(queue.backward()))[::-1] == digests(written)
-
-
-@pytest.mark.parametrize("name", READABLE)
-def test_so_many_from_behind(name: str, tmp_path: Path) -> None:
-    cycles = golden(name, tmp_path)
-    indexes = [index for index, _ in manifest(name).digests]
-    for nth in range(1, len(indexes) + 1, max(1, len(indexes) // 9)):
-        assert counting.nth_last_index(cycles, nth) == indexes[-nth]
-    first = indexes[0] if indexes else None
-    assert counting.nth_last_index(cycles, len(indexes) + 1) == first
 
 
 def test_bounds_of_a_count_need_not_be_there(path: Path) -> None:
@@ -78,16 +44,6 @@ def test_bounds_of_a_count_need_not_be_there(path: Path) -> None:
         (-5, noon_index(), 1),
     ]:
         assert counting.count(cycles, first, last) == expected
-
-
-@pytest.mark.parametrize("name", ["FAST_DAILY", "TEST4_SECONDLY", "TEST_DAILY", "MINUTELY"])
-def test_from_every_index_down(path: Path, name: str) -> None:
-    counts = {0: 63, 2: 1, 5: 40} if name == "TEST_DAILY" else {0: 300, 2: 1, 5: 257}
-    written = fill(path, name, counts)
-    cycles = cycles_of(path, name)
-    for nth in range(0, len(written), 7):
-        found = down_of(BackwardTailer(cycles, written[nth][0]), 100)
-        assert found[::-1] == written[: nth + 1]
 
 
 def test_from_an_index_that_is_not_there(path: Path) -> None:
@@ -160,20 +116,6 @@ def test_a_wrong_index_costs_time_and_nothing_else(path: Path, wrong: int | None
     assert counting.count(cycles, 0, 1 << 62) == 5000
 
 
-def test_a_file_that_records_more_than_it_holds_is_damaged(path: Path) -> None:
-    fill(path, "FAST_DAILY", {0: 600}, per_batch=600)
-    store = noon_path(path)
-    with Queue.open(path) as queue:
-        batch = queue.tailer().next_batch()
-        assert batch is not None
-        at = batch.offsets[300] - 4
-    with store.open("r+b") as file:
-        file.seek(at)
-        file.write(bytes(4))
-    with pytest.raises(QueueDamaged):
-        down_of(BackwardTailer(cycles_of(path)))
-
-
 def test_steps_and_counts_walk_runs_not_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An end is found within two index spacings of excerpts, and each step down walks over one
     run."""
@@ -198,13 +140,6 @@ def test_steps_and_counts_walk_runs_not_files(path: Path, monkeypatch: pytest.Mo
         assert tailer.next_excerpt() is not None
     tailer.close()
     assert walked <= 2 * 256
-
-
-def test_only_the_ends_of_files_are_looked_at(path: Path) -> None:
-    written = fill(path, "FAST_DAILY", dict.fromkeys(range(100), 3))
-    cycles = cycles_of(path)
-    assert counting.count(cycles, written[0][0], written[-1][0]) == 300
-    assert read(path, counting.end_index(cycles)) == []
 
 
 def test_an_empty_queue_has_no_ends(path: Path) -> None:

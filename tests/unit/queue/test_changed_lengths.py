@@ -106,14 +106,6 @@ def test_what_slots_prove_is_given_and_no_more(
     assert given == ([] if is_unset else written[: 3 * SPACING])
 
 
-@pytest.mark.parametrize("start", [1, 8, 9, 40])
-def test_a_tailer_that_begins_in_the_middle_gives_nothing_either(path: Path, start: int) -> None:
-    fill(path, "FAST_DAILY", {0: 100})
-    headers = headers_of(path)
-    change_length(noon_path(path, "FAST_DAILY"), headers[8], headers[10] - headers[8] - 4)
-    assert given_before_damage(path, noon_index(sequence=start)) == []
-
-
 @pytest.mark.parametrize("start", [9, 40, 97])
 def test_a_reader_backwards_gives_nothing_from_an_index_on(path: Path, start: int) -> None:
     fill(path, "FAST_DAILY", {0: 100})

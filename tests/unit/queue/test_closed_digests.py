@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
+from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import RECORD_BYTES, ClosedCycle, ClosedCycles
 from cqrepl.queue.format.index import Cycle, Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles, is_as_noted
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.read import closeddigest
 from cqrepl.queue.read.chains import Chains
-from cqrepl.queue.read.closeddigest import ClosedDigest, ExcerptsDigest
+from cqrepl.queue.read.closeddigest import ExcerptsDigest
 from cqrepl.replicator.disk import queueaudit
 from cqrepl.replicator.disk.queueaudit import QueueAudit
-from tests.support.samples import fill, flip_byte, layout, noon_index, noon_path
+from tests.support.samples import fill, flip_byte, noon_index, noon_path
 
 ROLL = "FAST_HOURLY"
 COUNTS = {0: 5, 1: 300, 2: 7, 3: 2}
@@ -74,13 +74,6 @@ def test_how_it_is_made(parts: tuple[list[bytes], int]) -> None:
     for some in (payloads[:cut], payloads[cut:]):
         digest.take(array("q", map(len, some)), b"".join(some))
     assert digest.value() == plain(payloads)
-
-
-def test_borders_count() -> None:
-    assert plain([b"ab", b"c"]) != plain([b"a", b"bc"])
-    digest = ExcerptsDigest()
-    digest.take(array("q", [1, 2]), b"abc")
-    assert digest.value() == plain([b"a", b"bc"])
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 1000, 1 << 20])
@@ -212,11 +205,3 @@ def test_an_inspection_shows_it(path: Path) -> None:
         each for each in inspect_queue(path, deep=True).findings if "altered" in each.text
     ]
     assert finding.path == noon_path(path, ROLL)
-
-
-def test_payloads_that_are_longer_than_a_batch(tmp_path: Path) -> None:
-    payloads = [b"x" * 600_000, b"y", b"z" * 300_000]
-    with Queue.open_for_append(tmp_path / "q", create=layout(ROLL)) as queue:
-        queue.appender().append_at(ExcerptBatch.of(noon_index(ROLL), payloads))
-        record = ClosedCycle(queue.cycles.listing()[0], 3, bytes(16))
-        assert ClosedDigest(queue.cycles, record).read() == plain(payloads)

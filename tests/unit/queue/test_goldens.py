@@ -8,7 +8,9 @@ from cqrepl.queue import NotAQueue, Queue, QueueLayout
 from cqrepl.queue.files.tablestore import table_header_image
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import store_image
+from cqrepl.queue.read.count import nth_last_index
 from tests.support.goldens import OLD, READABLE, WRITABLE, Manifest, manifest, unpack
+from tests.support.reading import down_of
 from tests.support.samples import check_marks, digests, read, rest_of
 
 
@@ -17,31 +19,31 @@ def golden(request: pytest.FixtureRequest) -> Manifest:
     return manifest(request.param)
 
 
-def test_reads_what_java_reads_and_stops_where_java_stops(golden: Manifest, tmp_path: Path) -> None:
+def test_every_way_of_reading_gives_what_java_wrote(golden: Manifest, tmp_path: Path) -> None:
+    """The way up stops where Java stops; no other way is stopped by a cycle without its end."""
     path = unpack(golden.name, tmp_path)
     before = {file.name: file.read_bytes() for file in path.iterdir()}
+    indexes = [index for index, _ in golden.digests]
+    every = range(0, len(indexes), max(1, len(indexes) // 9))
     with Queue.open(path) as queue:
+        layout, cycles = queue.layout, queue.cycles
+        assert (layout.roll_cycle.name, layout.epoch) == (golden.roll_cycle_name, golden.epoch)
+        assert layout.index_count == golden.index_count
+        assert layout.index_spacing == golden.index_spacing
         assert digests(rest_of(queue.tailer())) == golden.digests[: golden.java_reads]
-        assert queue.first_index() == golden.digests[0][0]
-        assert queue.last_index() == golden.digests[-1][0]
-        assert queue.next_index() == golden.digests[-1][0] + 1
-        assert queue.layout.roll_cycle.name == golden.roll_cycle_name
-        assert queue.layout.epoch == golden.epoch
-        assert queue.layout.index_count == golden.index_count
-        assert queue.layout.index_spacing == golden.index_spacing
-    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
-
-
-def test_every_excerpt_is_found_by_its_index(golden: Manifest, tmp_path: Path) -> None:
-    path = unpack(golden.name, tmp_path)
-    with Queue.open(path) as queue:
-        step = max(1, len(golden.digests) // 25)
-        for nth in range(0, len(golden.digests), step):
-            tailer = queue.tailer(golden.digests[nth][0])
-            batch = tailer.next_batch(count_max=1)
+        for limits in ((), (7,)):
+            assert digests(down_of(queue.backward(), *limits))[::-1] == golden.digests
+        ends = queue.first_index(), queue.last_index(), queue.next_index(), queue.count()
+        assert ends == (indexes[0], indexes[-1], indexes[-1] + 1, len(indexes))
+        assert nth_last_index(cycles, len(indexes) + 1) == indexes[0]
+        for nth in every:
+            batch = queue.tailer(indexes[nth]).next_batch(count_max=1)
             assert batch is not None
             assert digests([(i, bytes(data)) for i, data in batch]) == [golden.digests[nth]]
-            tailer.close()
+            assert nth_last_index(cycles, len(indexes) - nth) == indexes[nth]
+            for last in every:
+                assert queue.count(indexes[nth], indexes[last]) == max(0, last - nth + 1)
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
 
 
 def test_a_copy_is_the_same_queue(golden: Manifest, tmp_path: Path) -> None:

@@ -82,18 +82,6 @@ def test_a_file_that_has_grown_once_stays_where_it_is(tmp_path: Path) -> None:
     assert str(path) not in Path("/proc/self/maps").read_text()
 
 
-def test_a_reader_of_a_file_that_grows_may_not_write(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    grow(path, 1)
-    mapping = Mapping(path, writable=False)
-    for mib in (2, 3):
-        grow(path, mib)
-        assert mapping.cover(mib * MIB)
-        assert mapping.data.readonly
-        assert numbers(mapping.data) == list(range(mib))
-    mapping.close()
-
-
 def test_the_native_map_says_what_is_wrong(tmp_path: Path) -> None:
     kind = file_map()
     if kind is None:

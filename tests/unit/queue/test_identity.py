@@ -58,10 +58,6 @@ def test_a_half_that_is_zero_is_no_identity() -> None:
     assert identity_of(0, 5) is identity_of(5, 0) is None
 
 
-def test_no_two_are_alike() -> None:
-    assert len({new_identity() for _ in range(100)}) == 100
-
-
 def test_a_half_of_zero_is_not_drawn() -> None:
     class Machine(Surroundings):
         drawn = 0

@@ -10,16 +10,15 @@ import pytest
 from cqrepl.queue import NotAQueue, Queue
 from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.format.index import Position
-from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES, DocumentWalk, End, Stretch
+from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES, DocumentWalk, Stretch
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 from cqrepl.queue.inspection.pagescan import PageScan
 from cqrepl.queue.inspection.tablescan import scan_table
 from tests.support.goldens import READABLE, manifest, unpack
-from tests.support.samples import digests, fill, layout, noon_index, noon_path, read
+from tests.support.samples import fill, layout, noon_index, noon_path
 
 NAME = "TEST4_SECONDLY"
-SERIOUS = (FindingKind.DAMAGE, FindingKind.END)
 # goldens in which something is left undone, and what that is
 UNDONE = {
     "backfilled_no_eof": FindingKind.END,
@@ -187,18 +186,6 @@ def test_a_lost_header_word_is_told_from_a_wrong_mark(tmp_path: Path) -> None:
     assert noon_index(NAME, sequence=152) in named
 
 
-def test_a_cut_file_is_damage(tmp_path: Path) -> None:
-    path = tmp_path / "queue"
-    written = fill(path, NAME, {0: 200})
-    file = noon_path(path, NAME)
-    raw = file.read_bytes()
-    file.write_bytes(raw[: raw.index(written[100][1]) + 3])
-    info = inspect_queue(path, deep=True)
-    assert info.files[0].end is End.BROKEN
-    assert info.count == 100
-    assert info.is_damaged
-
-
 def test_a_lost_header_of_a_file_is_damage_and_an_unfinished_file_is_none(tmp_path: Path) -> None:
     path = tmp_path / "queue"
     fill(path, NAME, {0: 200, 1: 5})
@@ -280,8 +267,3 @@ def test_keys_before_a_damaged_one_are_read(tmp_path: Path) -> None:
     [finding] = damaged.findings
     assert finding.position == keys[2].position + 8
     assert inspect_queue(path).count == 3
-
-
-def test_golden_digests_are_those_of_what_a_reader_gets(tmp_path: Path) -> None:
-    path = unpack("test4_secondly_overflow", tmp_path)
-    assert digests(read(path)) == manifest("test4_secondly_overflow").digests

@@ -13,7 +13,7 @@ from cqrepl.queue.files import atomics
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED, KeptMarks
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.markslots import HOSTS, SLOT_BYTES, SLOTS_FILE_NAME, MarkLevel
-from cqrepl.queue.files.tablestore import FILE_BYTES, FILE_NAME, TableStore
+from cqrepl.queue.files.tablestore import FILE_BYTES, FILE_NAME
 from cqrepl.surroundings import Surroundings
 from tests.support.goldens import unpack
 from tests.support.samples import fill
@@ -75,14 +75,6 @@ def test_keys_that_only_look_like_marks_are_left_alone(path: Path) -> None:
     assert kept(path) == {}
 
 
-def test_each_mark_is_looked_up_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    raise_both(queue.host_marks, 2, 1, 1)
-    monkeypatch.setattr(TableStore, "find", None)
-    monkeypatch.setattr(TableStore, "value_within", None)
-    for index in range(2, 10):
-        raise_both(queue.host_marks, 2, index, index)
-
-
 # ---------------------------------------------------------------- the side file
 
 
@@ -107,14 +99,6 @@ def test_no_key_ends_behind_the_limit_and_the_rest_is_in_the_side_file(
     assert kept(path) == {host: (2000 + host, 500 + host) for host in HOSTS}
     assert len(keys_of(path)) == len(set(keys_of(path)))
     assert sum(key.endswith((".snt", ".idx")) for key in keys_of(path)) == room
-
-
-def test_all_hosts_have_room_in_an_ordinary_queue(queue: Queue, path: Path) -> None:
-    for host in HOSTS:
-        raise_both(queue.host_marks, host, host, 0)
-    assert kept(path) == {host: (host, 0) for host in HOSTS}
-    assert queue.host_marks.keys_end() < KEY_END_MAX
-    assert not (path / SLOTS_FILE_NAME).exists()
 
 
 def test_the_side_file_is_laid_out_as_it_is_described(queue: Queue, path: Path) -> None:

@@ -13,7 +13,7 @@ from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer, named_tail
 from cqrepl.queue.read.registration import Readers
 from tests.support.goldens import unpack
 from tests.support.reading import cycles_of, some_of
-from tests.support.samples import Excerpts, fill, noon_index, noon_path
+from tests.support.samples import fill, noon_index, noon_path
 from tests.support.tables import keys_of, set_word
 
 
@@ -22,37 +22,6 @@ def named_of(path: Path) -> dict[str, int]:
     named = named_tailers(table)
     table.close()
     return named
-
-
-def test_goes_on_where_the_last_one_of_its_name_stopped(path: Path) -> None:
-    written = fill(path, "FAST_DAILY", {0: 30, 2: 30})
-    found: Excerpts = []
-    for _ in range(9):
-        tailer = NamedTailer(cycles_of(path), "alpha")
-        found += some_of(tailer, 7)
-        tailer.commit()
-        tailer.close()
-    assert found == written
-
-
-def test_the_last_one_given_is_unread_without_commit(path: Path) -> None:
-    written = fill(path, "FAST_DAILY", {0: 5})
-    for name in ("single", "batch"):
-        tailer = NamedTailer(cycles_of(path), name)
-        for _ in range(3):
-            if name == "single":
-                assert tailer.next_excerpt() is not None
-            else:
-                assert tailer.next_batch(count_max=1) is not None
-        assert tailer.next_index == written[3][0]
-        assert tailer.stored_index == written[2][0]
-        tailer.close()
-        assert named_of(path)[name] == written[2][0]
-        tailer = NamedTailer(cycles_of(path), name)
-        assert some_of(tailer, 9) == written[2:]
-        assert tailer.next_excerpt() is None
-        tailer.close()
-        assert named_of(path)[name] == written[-1][0] + 1
 
 
 def test_looking_changes_nothing(path: Path) -> None:
@@ -65,17 +34,6 @@ def test_looking_changes_nothing(path: Path) -> None:
     assert tailer.stored_index == 0
     tailer.close()
     assert (path / FILE_NAME).read_bytes() == before
-
-
-def test_wait_and_follow(path: Path) -> None:
-    written = fill(path, "FAST_DAILY", {0: 5})
-    tailer = NamedTailer(cycles_of(path), "alpha")
-    found = [one.index for _, one in zip(range(5), tailer.follow(), strict=False)]
-    assert found == [index for index, _ in written]
-    tailer.commit()
-    assert not tailer.wait(0)
-    tailer.close()
-    assert tailer.is_closed
 
 
 def test_positions_of_java_are_taken_up(tmp_path: Path) -> None:

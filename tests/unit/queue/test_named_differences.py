@@ -24,7 +24,6 @@ from cqrepl.queue.inspection.findings import FilePart
 from cqrepl.queue.inspection.quickcomparison import verify_quickly
 from cqrepl.queue.inspection.verification import verify
 from cqrepl.queue.read.chains import Chains
-from tests.support.damage import documents
 from tests.support.samples import fill, flip_byte, layout, noon_index, noon_path
 from tests.support.tears import tear
 
@@ -73,17 +72,6 @@ def test_dropped_and_inserted_excerpts(tmp_path: Path, nth: int, count: int) -> 
     assert f"{other} lacks {count} excerpt" in inserted.text
 
 
-@pytest.mark.parametrize("apart", [1, 2, 40])
-def test_exchanged_excerpts(tmp_path: Path, apart: int) -> None:
-    changed = list(PAYLOADS)
-    changed[50], changed[50 + apart] = changed[50 + apart], changed[50]
-    outcomes = list(verify([made(tmp_path / "one", PAYLOADS), made(tmp_path / "other", changed)]))
-    found = named(outcomes)
-    assert {each.kind for each in found} == {DifferenceKind.EXCHANGED}
-    assert found[0].index_first == noon_index(sequence=50)
-    assert found[-1].index_last == noon_index(sequence=50 + apart)
-
-
 def test_a_torn_excerpt(tmp_path: Path) -> None:
     payloads = [*PAYLOADS[:9], b"x" * 4000, *PAYLOADS[9:]]
     one = made(tmp_path / "one", payloads)
@@ -93,24 +81,6 @@ def test_a_torn_excerpt(tmp_path: Path) -> None:
         found = compared(*pair)
         assert (found.kind, found.index_first) == (DifferenceKind.TORN, noon_index(sequence=9))
         assert found.lengths == (4000, 4000)
-
-
-def test_a_difference_shows_both_sides(tmp_path: Path) -> None:
-    one = made(tmp_path / "one", PAYLOADS)
-    shutil.copytree(one, tmp_path / "other")
-    flip_byte(noon_path(tmp_path / "other"), PAYLOADS[33], 11)
-    found = compared(one, tmp_path / "other")
-    assert (found.kind, found.index_first, found.byte_first) == (
-        DifferenceKind.EXCERPT, noon_index(sequence=33), 11,
-    )  # fmt: skip
-    for side, path in zip(found.sides, (one, tmp_path / "other"), strict=True):
-        assert side is not None
-        data = side.path.read_bytes()
-        document = [each for each in documents(data) if each.is_excerpt][33]
-        assert (side.path, side.position) == (noon_path(path), document.position)
-        start = document.position + 4 + side.part_first
-        assert side.part_first <= 11 < side.part_first + len(side.part)
-        assert side.part == data[start : start + len(side.part)]
 
 
 def test_exchanged_files(tmp_path: Path) -> None:
@@ -126,17 +96,6 @@ def test_exchanged_files(tmp_path: Path) -> None:
     assert kinds[0] is DifferenceKind.FILE_EXCHANGED
     assert kinds.count(DifferenceKind.FILE_EXCHANGED) == 2
     assert "of another cycle" in found[0].text
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    one = tmp_path / "one"
-    fill(one, NAME, {0: 40, 1: 60, 2: 5})
-    shutil.copytree(one, tmp_path / "other")
-    noon_path(tmp_path / "other", ahead=1).unlink()
-    found = compared(one, tmp_path / "other")
-    assert (found.kind, found.index_first, found.index_last) == (
-        DifferenceKind.FILE_MISSING, noon_index(ahead=1), noon_index(ahead=1, sequence=59),
-    )  # fmt: skip
 
 
 def test_a_cycle_that_is_open_in_one_copy(tmp_path: Path) -> None:
@@ -173,22 +132,6 @@ def test_a_directory_and_itself_prove_nothing(tmp_path: Path) -> None:
         [found] = outcomes([one, tmp_path / "again"])
         assert isinstance(found, OneFile)
         assert not found.is_same
-
-
-def test_index_pages_and_headers_are_looked_at(tmp_path: Path) -> None:
-    one = made(tmp_path / "one", PAYLOADS)
-    shutil.copytree(one, tmp_path / "other")
-    store = noon_path(tmp_path / "other")
-    image = bytearray(store.read_bytes())
-    at = image.index(b"writePosition") + len(b"writePosition")
-    position = image.index(b"\x8d", at) + 1 + 16
-    image[position] ^= 4
-    store.write_bytes(image)
-    outcomes = list(verify([one, tmp_path / "other"]))
-    assert not named(outcomes)
-    flaws = [each for each in outcomes if isinstance(each, Flaw)]
-    assert flaws
-    assert {(each.copy, each.finding.part) for each in flaws} == {(1, FilePart.HEADER)}
 
 
 # ---------------------------------------------------------------- side files

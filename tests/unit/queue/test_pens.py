@@ -13,8 +13,6 @@ from cqrepl.kernel.pen import Refusal, pen_type
 from cqrepl.queue import (
     Appender,
     ExcerptBatch,
-    ExcerptTooLarge,
-    IndexGap,
     Queue,
     QueueDamaged,
     QueueError,
@@ -97,23 +95,6 @@ def test_payloads_are_copied_from_where_they_are(path: Path, appender: Appender)
     check_marks(path)
 
 
-@pytest.mark.parametrize("length", [15 << 10, 15], ids=["apart", "copied"])
-def test_a_long_batch_is_written_to_the_file(tmp_path: Path, length: int) -> None:
-    """The file is as the long way lays it, with whole payloads apart and without."""
-    payloads = [bytes([1 + nth % 250]) * length for nth in range((60 << 10) // length)]
-    for name, is_quick in (("quick", True), ("slow", False)):
-        with Queue.open_for_append(tmp_path / name, create=layout("FAST_DAILY")) as queue:
-            appender = queue.appender()
-            appender.append_one(b"first", NOON_MS)
-            appender.append([bytes(100_000)], NOON_MS)  # what is reserved takes the batch
-            if not is_quick:
-                appender._pen = None
-            appender.append(payloads, NOON_MS)
-        check_marks(tmp_path / name)
-    assert read(tmp_path / "quick") == read(tmp_path / "slow")
-    assert [data for _, data in read(tmp_path / "quick")][2:] == payloads
-
-
 def test_nothing_is_written_to_another_file_that_has_the_number_of_one_that_was_closed(
     tmp_path: Path,
 ) -> None:
@@ -163,15 +144,6 @@ class Case:
         if len(payloads) == 1:
             assert pen.append_one(payloads[0], now_ms) == -why
         assert (files(self.path), (pen.sequence, pen.position)) == (before, place)
-
-    def refuses_at(self, why: Refusal, index: int, payloads: Sequence[bytes]) -> None:
-        """A batch at an index."""
-        pen = self.appender._pen
-        assert pen is not None
-        before = files(self.path)
-        batch = ExcerptBatch.of(index, payloads)
-        assert pen.append_at(batch.data, batch.offsets, batch.lengths, index) == -why
-        assert files(self.path) == before
 
 
 def test_a_held_write_lock(path: Path, queue: Queue) -> None:
@@ -251,56 +223,6 @@ def test_the_end_of_the_cycle(path: Path, queue: Queue, monkeypatch: pytest.Monk
     assert pen.append_one(b"a") == -Refusal.ROLL  # by the clock of the machine
 
 
-def test_an_empty_cycle_above(path: Path, queue: Queue) -> None:
-    case = Case(path, queue)
-    later = ExcerptBatch.of(noon_index("TEST2_DAILY", ahead=1), [b"a"])
-    with Queue.open_for_append(path) as other:
-        other.appender().reserve(later)
-    case.refuses(Refusal.CHANGED, [b"a"])
-    assert case.appender.append_one(b"a", NOON_MS) == later.index_first
-
-
-def test_another_index(path: Path, queue: Queue) -> None:
-    case = Case(path, queue)
-    for index in (0, noon_index("TEST2_DAILY", sequence=2), noon_index("TEST2_DAILY", ahead=1)):
-        case.refuses_at(Refusal.INDEX, index, [b"a"])
-    with pytest.raises(IndexGap):
-        case.appender.append_at(ExcerptBatch.of(0, [b"a"]))
-
-
-def test_lengths(path: Path, queue: Queue) -> None:
-    case = Case(path, queue, payload_max=3)
-    case.refuses(Refusal.TOO_LONG, [b"abcd"])
-    case.refuses(Refusal.TOO_LONG, [b"abc", b"abcd"])
-    with pytest.raises(ExcerptTooLarge):
-        case.appender.append_one(b"abcd", NOON_MS)
-
-
-def test_a_full_cycle(path: Path, queue: Queue) -> None:
-    case = Case(path, queue, count=511)
-    case.refuses(Refusal.FULL, [b"a", b"b"])
-    with pytest.raises(QueueError, match="at most 512 excerpts"):
-        case.appender.append([b"a", b"b"], NOON_MS)
-    case.appender.append([b"a"], NOON_MS)
-    check_marks(path)
-
-
-def test_an_index_page_that_is_due(path: Path, queue: Queue) -> None:
-    case = Case(path, queue, count=31)
-    case.refuses(Refusal.PAGE, [b"a", b"b"])
-    case.appender.append_one(b"a", NOON_MS)
-    case.refuses(Refusal.PAGE, [b"b"])
-    case.appender.append([b"b", b"c"], NOON_MS)
-    check_marks(path)
-
-
-def test_space(path: Path, queue: Queue) -> None:
-    case = Case(path, queue, payload_max=1 << 22)
-    case.refuses(Refusal.SPACE, [bytes(1 << 21)])
-    case.appender.append_one(bytes(1 << 21), NOON_MS)
-    check_marks(path)
-
-
 def test_no_bytes_in_one_piece(path: Path, queue: Queue) -> None:
     case = Case(path, queue)
     for unfit in ("text", 5, memoryview(b"abcd")[::2]):
@@ -376,14 +298,3 @@ def test_an_interrupted_turn_is_taken_up_again(path: Path, queue: Queue) -> None
     case.appender.append_one(b"a", NOON_MS)
     assert case.appender._pen is not None
     assert case.appender._pen.append_one(b"b", NOON_MS) > 0
-
-
-def test_an_appender_keeps_its_pen_through_exclusive(path: Path, queue: Queue) -> None:
-    appender = Case(path, queue).appender
-    appender.append_one(b"1", NOON_MS)
-    with appender.exclusive(1.0):
-        appender.append([b"2"], NOON_MS)
-        appender.append([b"3"], NOON_MS)
-    appender.append([b"4"], NOON_MS)
-    assert [data for _, data in read(path)] == [b"%d" % nth for nth in range(5)]
-    check_marks(path)

@@ -230,13 +230,6 @@ def test_marks_only_rise(path: Path) -> None:
         assert queue.acknowledged_index == noon_index(sequence=1)
 
 
-def test_marks_of_a_golden_queue_are_found_by_java_s_names(tmp_path: Path) -> None:
-    with Queue.open(unpack("fast_daily_basic", tmp_path)) as queue:
-        assert queue.raise_sent(5)
-        assert queue._marks._table is not None
-        assert queue._marks._table.keys()["chronicle.lastindexreplicated"] == 5
-
-
 def test_without_a_table_store_there_are_no_marks(tmp_path: Path) -> None:
     with Queue.open(unpack("no_metadata", tmp_path)) as queue:
         assert not queue.raise_sent(5)

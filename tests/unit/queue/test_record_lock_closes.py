@@ -51,7 +51,7 @@ class Closes:
         return self._open(file, *words, **named)
 
 
-def test_no_file_of_a_queue_is_closed_without_the_guard(
+def test_the_guard_is_held_where_a_queue_is_made_mended_or_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guard is held where a queue is made or mended, and where it is copied before a repair."""
@@ -72,36 +72,49 @@ def test_no_file_of_a_queue_is_closed_without_the_guard(
     assert not closes.bare
 
 
-def test_nor_where_an_end_is_put_aside_that_a_power_cut_has_torn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 20})
+def torn_end(path: Path) -> None:
+    """A power cut has taken a header of the last file: an appender puts the end aside."""
     store = StoreFile.open(noon_path(path), Cycle(0), writable=True)
     assert store is not None
     at = store.find(0).offsets[9] - HEADER_BYTES
     store.mapping.data[at : at + HEADER_BYTES] = bytes(HEADER_BYTES)
     store.close()
     set_word(path, BOOT_KEY, 1)
-    closes = Closes(path, monkeypatch)
+
+
+def put_aside(path: Path) -> None:
     with Queue.open(path) as queue:
         queue.append(b"new", now_ms=NOON_MS)
     assert list(path.glob("*.discard"))
-    assert str(noon_path(path)) in closes.seen
-    assert not closes.bare
 
 
-@pytest.mark.parametrize("how", ["quarantine", "acceptance"])
-def test_nor_where_files_are_brought_to_the_disk(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def behind_its_mark(path: Path) -> None:
+    store_synced(path, noon_index(sequence=5), boot=bytes(16))
+
+
+Step = Callable[[Path], object]
+
+
+@pytest.mark.parametrize(
+    ("counts", "prepare", "act"),
+    [
+        ({0: 20}, torn_end, put_aside),
+        ({0: 20, 1: 3}, behind_its_mark, lambda path: quarantine(path, noon_index(sequence=15))),
+        ({0: 20, 1: 3}, behind_its_mark, accept_unproved),
+    ],
+    ids=["end put aside", "quarantine", "acceptance"],
+)
+def test_the_guard_is_held_where_files_are_cut_or_synced(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: dict[int, int],
+    prepare: Step,
+    act: Step,
 ) -> None:
     path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 20, 1: 3})
-    store_synced(path, noon_index(sequence=5), boot=bytes(16))
+    fill(path, "FAST_DAILY", counts)
+    prepare(path)
     closes = Closes(path, monkeypatch)
-    if how == "quarantine":
-        quarantine(path, noon_index(sequence=15))
-    else:
-        assert accept_unproved(path).excerpts == 18
+    act(path)
     assert str(noon_path(path)) in closes.seen
     assert not closes.bare

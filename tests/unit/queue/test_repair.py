@@ -256,14 +256,3 @@ def test_without_a_whole_table_store_nothing_is_stored(tmp_path: Path) -> None:
     assert plan.repairs
     with pytest.raises(QueueDamaged):
         apply(plan)
-
-
-def test_an_appender_goes_on_after_a_repair(tmp_path: Path) -> None:
-    path = tmp_path / "queue"
-    written = fill(path, NAME, {0: 300, 1: 140})
-    wipe_hints(path)
-    apply(plan_repair(path))
-    with Queue.open_for_append(path) as queue:
-        index = queue.appender().append([b"more"], 0)
-    assert read(path) == [*written, (index, b"more")]
-    check_marks(path)

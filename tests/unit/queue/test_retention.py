@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import IndexGap, Queue, QueueError, QueueLocked
+from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
 from cqrepl.queue.files.keptmarks import HostLevels
 from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY
@@ -25,7 +25,6 @@ from tests.support.samples import (
     noon_index,
     noon_path,
     read,
-    rest_of,
     without_end_mark,
 )
 from tests.support.tables import keys_of, set_word
@@ -277,25 +276,6 @@ def test_removing_keeps_the_rest_readable_and_the_listing_right(
     with Queue.open_for_append(path) as queue:
         index = queue.appender().append([b"more"], NOON_MS)
     assert read(path)[-1] == (index, b"more")
-
-
-def test_a_reader_in_a_removed_file_goes_on_in_the_next(path: Path, written: Excerpts) -> None:
-    with Queue.open(path) as queue:
-        tailer = queue.tailer()
-        first = tailer.next_excerpt()
-        assert first is not None
-        assert aheads(remove(cycles_of(path), Policy(cycles_min=4))) == [0]
-        assert rest_of(tailer) == written[1:]
-
-
-def test_a_reader_that_misses_cycles_is_told(path: Path, written: Excerpts) -> None:
-    with Queue.open(path) as queue:
-        tailer = queue.tailer()
-        assert tailer.next_excerpt() is not None
-        remove(cycles_of(path), ALL)
-        with pytest.raises(IndexGap) as gap:
-            rest_of(tailer)
-        assert gap.value.found == written[12][0]
 
 
 def test_a_writer_that_holds_its_lock_is_waited_for(

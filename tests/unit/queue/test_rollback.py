@@ -1,6 +1,5 @@
 """An excerpt that is put together in parts: kept whole, or not at all."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -81,16 +80,3 @@ def test_a_draft_that_cannot_be_appended_has_no_index() -> None:
     with pytest.raises(OSError):
         draft.append_with(refuse)
     assert draft.index is None
-
-
-def test_the_clock_decides_where_none_is_given(path: Path) -> None:
-    with Queue.open(path, create=layout()) as queue:
-        appender = queue.appender()
-        roll_cycle = queue.layout.roll_cycle
-        cycles = [roll_cycle.cycle_at(time.time_ns() // 1_000_000, 0)]
-        index = appender.append([b"a"])
-        with appender.writing() as out:
-            out.write(b"b")
-        cycles.append(roll_cycle.cycle_at(time.time_ns() // 1_000_000, 0))
-        assert out.index is not None
-        assert cycles[0] <= index >> roll_cycle.shift <= out.index >> roll_cycle.shift <= cycles[1]

@@ -42,41 +42,6 @@ def search(written: list[tuple[int, int | None]], time: int) -> int:
     return written[-1][0] + 1
 
 
-@pytest.mark.parametrize("name", ["FAST_DAILY", "TEST4_SECONDLY"])
-def test_finds_what_a_search_of_all_finds(path: Path, name: str) -> None:
-    times: dict[int, list[int | None]] = {
-        0: [n // 3 * 10 for n in range(1000)],
-        1: [3330],
-        4: [5000 + n for n in range(700)],
-    }
-    written = fill_times(path, times, name)
-    cycles = cycles_of(path, name)
-    for time in [-5, 0, 1, 10, 2559, 2560, 3329, 3330, 3331, 4999, 5000, 5699, 5700, 1 << 60]:
-        assert seek_time(cycles, time, read_time) == search(written, time)
-
-
-def test_of_equal_times_the_first_is_found(path: Path) -> None:
-    times: dict[int, list[int | None]] = {0: [7] * 900, 1: [7] * 900, 2: [8] * 3}
-    written = fill_times(path, times)
-    cycles = cycles_of(path)
-    assert seek_time(cycles, 7, read_time) == written[0][0]
-    assert seek_time(cycles, 8, read_time) == noon_index(ahead=2)
-
-
-def test_excerpts_without_a_time_are_never_found_and_lose_nothing(path: Path) -> None:
-    timed: list[int | None] = list(range(1000, 2000))
-    times: dict[int, list[int | None]] = {
-        0: [None] * 600,
-        1: [None] * 300 + timed + [None] * 300,
-        2: [None] * 20,
-        3: [None, 3000],
-    }
-    written = fill_times(path, times)
-    cycles = cycles_of(path)
-    for time in [0, 1000, 1001, 1256, 1500, 1999, 2000, 3000, 3001]:
-        assert seek_time(cycles, time, read_time) == search(written, time)
-
-
 def test_an_empty_queue_is_all_before(path: Path) -> None:
     Queue.open_for_append(path, create=layout()).close()
     assert seek_time(cycles_of(path), 5, read_time) == 0

@@ -4,13 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pytest
-
-from cqrepl.queue import ExcerptBatch, ExcerptTooLarge, Queue, Tailer
+from cqrepl.queue import ExcerptBatch, Queue, Tailer
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.read.pauser import Pauser
 from tests.support.reading import Clock, cycles_of, some_of
-from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, payloads, rest_of
+from tests.support.samples import NOON_MS, Excerpts, fill, noon_index, rest_of
 
 QUICK = Pauser(spins=0, yields=0, sleep_min_s=0.000_1, sleep_max_s=0.001)
 
@@ -38,24 +36,6 @@ def test_iteration_gives_all_that_is_there_and_goes_on_later(path: Path) -> None
         tailer.close()
 
 
-def test_singles_and_batches_take_turns_and_nothing_is_lost(path: Path) -> None:
-    written = fill(path, "TEST4_SECONDLY", {0: 200, 1: 3, 2: 40})
-    tailer = Tailer(cycles_of(path, "TEST4_SECONDLY"), 0)
-    found: Excerpts = []
-    for turn in range(300):
-        assert not found or tailer.next_index in (found[-1][0] + 1, written[len(found)][0])
-        if turn % 3 == 0:
-            batch = tailer.next_batch(count_max=turn % 7 + 1)
-            found += [(index, bytes(data)) for index, data in batch or ()]
-        else:
-            found += some_of(tailer, turn % 5)
-        if len(found) == len(written):
-            break
-    assert found == written
-    assert tailer.next_index == written[-1][0] + 1
-    tailer.close()
-
-
 def test_leaving_the_loop_loses_nothing(path: Path) -> None:
     written = fill(path, "FAST_DAILY", {0: 10})
     tailer = Tailer(cycles_of(path), 0)
@@ -75,17 +55,6 @@ def test_has_next_takes_nothing(path: Path) -> None:
         assert tailer.next_index == written[0][0]
     assert singles(tailer) == written
     assert not tailer.has_next()
-    tailer.close()
-
-
-def test_a_single_excerpt_has_any_size(path: Path) -> None:
-    large = bytes(3000)
-    with Queue.open_for_append(path, create=layout()) as queue:
-        queue.appender().append([b"small", large, b"end"], NOON_MS)
-    tailer = Tailer(cycles_of(path), noon_index(sequence=1))
-    with pytest.raises(ExcerptTooLarge):
-        tailer.next_batch(payload_max=2999)
-    assert [len(excerpt) for excerpt in tailer] == [3000, 3]
     tailer.close()
 
 
@@ -136,13 +105,3 @@ def test_an_excerpt_that_is_held_keeps_its_bytes(path: Path) -> None:
     tailer.close()
     assert [(one.index, bytes(one)) for one in held] == written
     assert held[0].data.readonly
-
-
-def test_payloads_one_by_one_are_those_of_batches(path: Path) -> None:
-    with Queue.open_for_append(path, create=layout("TEST_DAILY")) as queue:
-        queue.appender().append(payloads(50), NOON_MS)
-    cycles = cycles_of(path, "TEST_DAILY")
-    one, other = Tailer(cycles, 0), Tailer(cycles, 0)
-    assert singles(one) == rest_of(other)
-    for tailer in (one, other):
-        tailer.close()

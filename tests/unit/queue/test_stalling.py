@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import IndexGap, LayoutMismatch, NotAQueue, Queue, QueueDamaged, Tailer
-from cqrepl.queue.files import cycles
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.storefile import START, StoreFile
-from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.write.endrepair import EndRepair
 from tests.support.goldens import manifest, unpack
 from tests.support.reading import Clock, cycles_of
@@ -269,29 +268,6 @@ def test_a_table_store_that_is_only_written_to_is_the_same(path: Path, clock: Cl
     assert rest_of(tailer) == written
     os.utime(path / FILE_NAME)
     assert wait_on(tailer, clock) == []
-    tailer.close()
-
-
-def test_a_table_store_that_was_looked_at_is_opened_no_more(
-    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each mark that is stored in it changes its time; its header tells that it is the same."""
-    fill(path, "FAST_DAILY", {0: 3})
-    opened: list[Path] = []
-
-    class Noting(TableStore):
-        def __init__(self, path: Path, *, writable: bool) -> None:
-            opened.append(path)
-            super().__init__(path, writable=writable)
-
-    monkeypatch.setattr(cycles, "TableStore", Noting)
-    tailer = Tailer(cycles_of(path), 0, clock)
-    rest_of(tailer)
-    opened.clear()
-    for ns in range(5):
-        os.utime(path / FILE_NAME, ns=(ns, ns))
-        wait_on(tailer, clock)
-    assert len(opened) == 1
     tailer.close()
 
 

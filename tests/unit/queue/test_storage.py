@@ -1,16 +1,13 @@
 """The parts below a queue: mappings, store files, index pages."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueDamaged
-from cqrepl.queue.files import indextable, storefile
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.mapping import Mapping
-from cqrepl.queue.files.storefile import START, Place, StoreFile, parse_header
-from cqrepl.queue.format.index import Sequence
+from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.format.storeimage import store_image
 from tests.support.samples import (
     NOON_MS,
@@ -21,40 +18,8 @@ from tests.support.samples import (
     noon_path,
     read,
 )
-from wire.header import HEADER_BYTES, body_length
 
 # ---------------------------------------------------------------- mappings
-
-
-def test_a_mapping_follows_the_file_as_it_grows(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"")
-    mapping = Mapping(path, writable=False)
-    assert mapping.length == 0
-    assert not mapping.cover(4)
-    path.write_bytes(b"x" * 5000)
-    assert mapping.cover(4)
-    assert bytes(mapping.data) == b"x" * 5000
-    view = mapping.data[10:20]
-    with path.open("ab") as file:
-        file.write(b"y" * 5000)
-    assert mapping.cover(9000)
-    assert not mapping.cover(10_001)
-    mapping.close()
-    mapping.close()
-    assert bytes(view) == b"x" * 10
-
-
-def test_reserving_grows_and_never_shrinks(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"x" * 10_000)
-    mapping = Mapping(path, writable=True)
-    mapping.reserve(0, 5000)
-    assert path.stat().st_size == 10_000
-    mapping.reserve(0, 20_000)
-    assert path.read_bytes() == b"x" * 10_000 + bytes(10_000)
-    assert mapping.length == 20_000
-    mapping.close()
 
 
 def test_a_mapping_knows_whether_the_path_still_means_it(tmp_path: Path) -> None:
@@ -104,36 +69,6 @@ def test_a_broken_store_header_is_damage(
     with pytest.raises(QueueDamaged, match=message) as damaged:
         Queue.open(store_path.parent)
     assert damaged.value.path == store_path
-
-
-def test_a_header_that_differs_from_one_that_was_read_is_parsed(store_path: Path) -> None:
-    """A header that was kept stands for another one only if both are the same but for their
-    longs."""
-    data = bytearray(store_path.read_bytes()[:4096])
-    word = int.from_bytes(data[:HEADER_BYTES], "little")
-
-    def said() -> tuple[object, ...]:
-        try:
-            return tuple(parse_header(bytes(data), word, store_path))
-        except (QueueDamaged, NotAQueue) as error:
-            return type(error), error.reason
-
-    header = parse_header(bytes(data), word, store_path)
-    longs = [header.write_position, header.sequence, header.pages, header.last_index]
-    for position in longs:  # as writers do
-        assert position is not None
-        data[position] ^= 0xFF
-        assert said() == tuple(header)
-    differ = 0
-    for position in range(HEADER_BYTES, HEADER_BYTES + body_length(word)):
-        data[position] ^= 0xFF
-        warm = said()
-        storefile._known_headers.clear()
-        assert warm == said(), position
-        differ += warm != tuple(header)
-        data[position] ^= 0xFF
-        assert said() == tuple(header)
-    assert differ > 100
 
 
 def test_a_long_off_its_alignment_is_damage(store_path: Path) -> None:
@@ -189,16 +124,6 @@ def test_a_very_old_write_position_has_no_sequence_word(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_a_header_that_appears_though_the_lock_is_ours_is_damage(store_path: Path) -> None:
-    with Queue.open_for_append(store_path.parent) as queue:
-        writer = queue.appender()._end.writer
-        assert writer is not None
-        position = writer.place.position
-        writer.store.mapping.words.store_4(position, 8)
-        with pytest.raises(QueueDamaged, match="expected an empty header word, found 0x00000008"):
-            writer.store.publish(position, 4)
-
-
 def test_a_write_position_behind_the_end_stops_an_appender(store_path: Path) -> None:
     """Documents were lost: appending over the hole would lose what may lie behind it."""
     store = StoreFile.open(store_path, 0, writable=True)
@@ -230,18 +155,6 @@ def test_a_write_position_that_lags_is_repaired(store_path: Path, wrong: int) ->
 
 
 # ---------------------------------------------------------------- index pages
-
-
-def test_places_lead_to_every_sequence(store_path: Path) -> None:
-    store = StoreFile.open(store_path, 0, writable=False)
-    assert store is not None
-    indexing = Indexing(store)
-    for sequence in range(300):
-        place = indexing.place_before(sequence)
-        assert place.sequence == sequence - sequence % 4
-        assert store.walk(place, sequence).place.sequence == sequence
-    assert indexing.place_before().sequence == 296
-    store.close()
 
 
 def test_holes_are_walked_over_and_filled_by_the_next_writer(store_path: Path) -> None:
@@ -282,112 +195,6 @@ def test_a_missing_page_is_added_by_the_next_writer(store_path: Path) -> None:
     with Queue.open_for_append(path) as queue:
         assert queue.appender().next_index == noon_index("TEST4_SECONDLY", sequence=385)
     check_marks(path)
-
-
-def test_a_missing_page_of_a_closed_file_is_left_missing(store_path: Path) -> None:
-    path = store_path.parent
-    with Queue.open_for_append(path) as queue:
-        writer = queue.appender()._end.writer
-        assert writer is not None
-        pages = writer.indexing._pages()
-        assert pages is not None
-        words = writer.store.mapping.words
-        words.store_8(pages + 16 + 2 * 8, 0)
-        words.store_8(pages + 8, 2)
-        writer.end()
-    with Queue.open_for_append(path) as queue:
-        assert queue.appender().next_index == noon_index("TEST4_SECONDLY", sequence=300)
-    assert len(read(path)) == 300
-    assert len(read(path, noon_index("TEST4_SECONDLY", sequence=290))) == 10
-
-
-@pytest.mark.parametrize("damage", ["name", "capacity", "position", "far", "data"])
-def test_a_broken_page_costs_time_and_nothing_else(store_path: Path, damage: str) -> None:
-    store = StoreFile.open(store_path, 0, writable=True)
-    assert store is not None
-    indexing = Indexing(store)
-    pages, array = indexing._pages(), indexing.array_of(0)
-    assert pages is not None
-    assert array is not None
-    words = store.mapping.words
-    page = words.load_8(pages + 16)
-    if damage == "name":
-        store.mapping.data[page + 6] ^= 1
-    elif damage == "capacity":
-        words.store_8(array, 16)
-    elif damage == "position":
-        words.store_8(pages + 16, page + 2)
-    elif damage == "far":
-        words.store_8(store.header.pages, 1 << 50)
-    else:
-        words.store_8(pages + 16, store.walk(START, 5).position_last)
-    fresh = Indexing(store)
-    if damage == "far":
-        assert fresh.place_before(200) == START
-    assert store.walk(fresh.place_before(7), 7).place == store.walk(START, 7).place
-    store.close()
-    index = noon_index("TEST4_SECONDLY", sequence=9)
-    if damage == "far":  # no page is left to hold the excerpts against
-        with pytest.raises(QueueDamaged, match="expected an index2index page"):
-            read(store_path.parent, index)
-        return
-    assert len(read(store_path.parent, index)) == 291
-
-
-def test_a_page_that_cannot_be_parsed_is_named(store_path: Path) -> None:
-    store = StoreFile.open(store_path, 0, writable=False)
-    assert store is not None
-    with pytest.raises(QueueDamaged, match="expected an index page"):
-        Indexing(store)._array_at(store.walk(START, 1).position_last, "index")
-    with pytest.raises(QueueDamaged, match="expected an index page"):
-        Indexing(store)._array_at(0, "index")
-    store.close()
-
-
-def test_a_page_that_differs_from_one_that_was_read_is_parsed(store_path: Path) -> None:
-    """A page that was kept stands for another one only if both begin the same."""
-    store = StoreFile.open(store_path, 0, writable=False)
-    assert store is not None
-    page = store.mapping.words.load_8(store.header.pages)
-    store.close()
-    good = store_path.read_bytes()
-
-    def said() -> object:
-        store = StoreFile.open(store_path, 0, writable=False)
-        assert store is not None
-        try:
-            return Indexing(store).array_of(0)
-        except QueueDamaged as error:
-            return error.reason
-        finally:
-            store.close()
-
-    array = said()
-    assert isinstance(array, int)
-    length = good.index(b"index2index", page) + len(b"index2index") - page + 40
-    differ = 0
-    for position in range(page, page + length):
-        data = bytearray(good)
-        data[position] ^= 0xFF
-        store_path.write_bytes(data)
-        warm = said()
-        indextable._known_heads.clear()
-        assert warm == said(), position
-        differ += warm != array
-        store_path.write_bytes(good)
-        assert said() == array
-    assert differ > 20
-
-
-def test_a_walk_stops_where_it_is_told(store_path: Path) -> None:
-    store = StoreFile.open(store_path, 0, writable=False)
-    assert store is not None
-    place = store.walk(START, 10).place
-    assert place.sequence == 10
-    assert store.walk(place, 10).place == place
-    assert store.walk(Place(Sequence(10), place.position)).place.sequence == 300
-    assert os.path.exists(store.path)
-    store.close()
 
 
 def test_what_a_power_cut_left_of_a_page_is_in_use(store_path: Path) -> None:

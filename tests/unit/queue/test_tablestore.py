@@ -7,7 +7,6 @@ import pytest
 from cqrepl.queue import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.files import tablestore
 from cqrepl.queue.files.tablestore import TableStore
-from cqrepl.queue.format.layout import QueueLayout
 from tests.support.goldens import unpack
 from tests.support.samples import layout
 from tests.support.tables import grown_by_another
@@ -25,29 +24,6 @@ def table(path: Path) -> Iterator[TableStore]:
     table = TableStore.create(path, layout())
     yield table
     table.close()
-
-
-def test_headers_that_are_alike_are_read_once(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A host opens thousands of table stores, each many times."""
-    read: list[Path] = []
-    parse_layout = tablestore.parse_layout
-
-    def counted(data: bytes | memoryview, end: int, path: Path) -> QueueLayout:
-        read.append(path)
-        return parse_layout(data, end, path)
-
-    monkeypatch.setattr(tablestore, "parse_layout", counted)
-    monkeypatch.setattr(tablestore, "_known_layouts", {})
-    other = tmp_path / "other"
-    for at, name in ((path, "FAST_DAILY"), (other, "FAST_HOURLY"), (tmp_path / "3", "FAST_DAILY")):
-        TableStore.create(at, layout(name)).close()
-    for at, name in ((path, "FAST_DAILY"), (other, "FAST_HOURLY")):
-        table = TableStore(at, writable=False)
-        assert table.layout.roll_cycle.name == name
-        table.close()
-    assert read == [path, other]
 
 
 def test_keys_are_found_whatever_their_case(table: TableStore, path: Path) -> None:

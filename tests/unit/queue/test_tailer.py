@@ -18,7 +18,6 @@ from tests.support.samples import (
     layout,
     noon_index,
     noon_path,
-    payloads,
     read,
     rest_of,
 )
@@ -36,19 +35,6 @@ def test_waits_at_the_end_and_goes_on_with_what_comes(path: Path) -> None:
             assert tailer.next_index == noon_index(sequence=i + 1)
 
 
-def test_limits_cut_batches_and_nothing_is_lost(path: Path) -> None:
-    written = fill(path, "FAST_DAILY", {0: 120})
-    with Queue.open(path) as queue:
-        for count_max, bytes_max in ((7, 4000), (120, 100), (120, 1)):
-            tailer = queue.tailer()
-            found = []
-            while batch := tailer.next_batch(count_max=count_max, bytes_max=bytes_max):
-                assert len(batch) <= count_max
-                assert batch.payload_bytes <= bytes_max or len(batch) == 1
-                found += [(index, bytes(data)) for index, data in batch]
-            assert found == written
-
-
 def test_goes_over_skipped_cycles_and_empty_files(path: Path) -> None:
     written = fill(path, "FAST_DAILY", {0: 3, 1: 2, 9: 4})
     assert read(path) == written
@@ -61,12 +47,6 @@ def test_one_past_the_end_of_a_closed_cycle_is_the_next_cycle(path: Path) -> Non
     written = fill(path, "FAST_DAILY", {0: 3, 4: 2})
     assert read(path, noon_index(sequence=3)) == written[3:]
     assert read(path, noon_index(ahead=4, sequence=2)) == []
-
-
-def test_every_sequence_is_a_start(path: Path) -> None:
-    written = fill(path, "TEST4_SECONDLY", {0: 300})
-    for nth in range(300):
-        assert read(path, written[nth][0]) == written[nth:]
 
 
 @pytest.mark.parametrize(("ahead", "sequence", "found"), [(0, 4, (0, 3)), (1, 1, (4, 0))])
@@ -244,26 +224,3 @@ def test_a_header_exactly_at_the_end_of_the_file_is_nothing_yet(path: Path) -> N
         with store.open("r+b") as file:
             file.truncate(size)
         assert read(path) == written
-
-
-def test_a_wrong_slot_of_the_index_costs_time_and_nothing_else(path: Path) -> None:
-    written = fill(path, "TEST4_SECONDLY", {0: 128})
-    name = noon_path(path, "TEST4_SECONDLY")
-    raw = bytearray(name.read_bytes())
-    slots = raw.index(b"\xb9\x05index") + 4 - 4
-    array = (slots + 8 + 7) & ~7
-    for wrong in (0x318 + 8, 1 << 50, 3, (1 << 63) + 8):
-        damaged = bytearray(raw)
-        for slot in range(1, 31):
-            at = array + 16 + slot * 8
-            damaged[at : at + 8] = wrong.to_bytes(8, "little")
-        name.write_bytes(damaged)
-        for nth in (0, 5, 77, 127):
-            assert read(path, written[nth][0]) == written[nth:]
-
-
-def test_payloads_come_back_whatever_they_are(path: Path) -> None:
-    data = [*payloads(100), bytes(1000), b"\xff" * 1000, b"\x8f", b"\xc0\0\0\0" * 9]
-    with Queue.open_for_append(path, create=layout()) as queue:
-        queue.appender().append(data, NOON_MS)
-    assert [found for _, found in read(path)] == [one or b"\x8f" for one in data]

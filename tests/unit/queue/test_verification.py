@@ -1,7 +1,6 @@
 """Copies of queues compared: what is alike, what differs, and what is missing where."""
 
 import os
-import random
 import shutil
 from pathlib import Path
 
@@ -68,30 +67,6 @@ def test_files_laid_differently_are_the_same(tmp_path: Path) -> None:
     assert all(each.is_same for each in outcomes), outcomes
 
 
-def test_each_changed_byte_is_found(tmp_path: Path) -> None:
-    written = fill(tmp_path / "one", NAME, {0: 400, 1: 30})
-    shutil.copytree(tmp_path / "one", tmp_path / "other")
-    file = noon_path(tmp_path / "other", NAME)
-    raw = file.read_bytes()
-    chance = random.Random(1)
-    for _ in range(60):
-        sequence = chance.randrange(400)
-        payload = written[sequence][1]
-        if len(payload) < 8:
-            continue
-        byte = chance.randrange(len(payload))
-        damaged = bytearray(raw)
-        damaged[raw.index(payload) + byte] ^= 1 << chance.randrange(8)
-        file.write_bytes(damaged)
-        outcomes = list(verify([tmp_path / "one", tmp_path / "other"]))
-        [found] = differences(outcomes)
-        assert found.kind is DifferenceKind.EXCERPT
-        assert found.index_first == found.index_last == written[sequence][0]
-        assert found.byte_first == byte
-        assert found.lengths == (len(payload), len(payload))
-        assert [each.is_same for each in cycles(outcomes)] == [False, True]
-
-
 def test_missing_ranges_name_the_copies_that_have_them(tmp_path: Path) -> None:
     for name, counts in (("a", {0: 100, 1: 50, 3: 9}), ("b", {0: 100, 1: 50}), ("c", {0: 70})):
         fill(tmp_path / name, NAME, counts)
@@ -115,18 +90,6 @@ def test_missing_ranges_name_the_copies_that_have_them(tmp_path: Path) -> None:
     assert ranges(outcomes)[0] == SameRange(index_first=at(0, 0), index_last=at(0, 69))
     assert "ends before, at position" in str(differences(outcomes)[0])
     assert not any(each.is_same for each in cycles(outcomes))
-
-
-def test_different_lengths_differ_at_the_shorter_ones_end(tmp_path: Path) -> None:
-    for name, payload in (("one", b"abcdef"), ("other", b"abc")):
-        with Queue.open_for_append(tmp_path / name, create=layout(NAME)) as queue:
-            batch = ExcerptBatch.of(noon_index(NAME), [b"same", payload, b"same again"])
-            queue.appender().append_at(batch)
-    outcomes = list(verify([tmp_path / "one", tmp_path / "other"]))
-    assert [each.is_same for each in ranges(outcomes)] == [True, False, True]
-    [found] = differences(outcomes)
-    assert (found.kind, found.lengths, found.byte_first) == (DifferenceKind.LENGTH, (6, 3), 3)
-    assert "first byte that differs: 3" in str(found)
 
 
 def test_large_excerpts_are_compared_in_pieces(tmp_path: Path) -> None:

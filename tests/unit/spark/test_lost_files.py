@@ -92,30 +92,6 @@ def test_an_older_file_that_is_shorter(path: Path, tmp_path: Path) -> None:
         assert counts(present(queue, at(1), at(1, 5))) == [6]
 
 
-def test_a_hundred_times_the_cycles_cost_a_hundred_times_as_much(tmp_path: Path) -> None:
-    """The cost is counted in looks at ranges, as a clock on a busy machine tells nothing."""
-    from cqrepl.spark.ranges import split
-
-    class Counted(IndexRange):
-        looks = 0
-
-        @property
-        def count(self) -> int:
-            Counted.looks += 1
-            return 1
-
-    def looks(cycles: int) -> int:
-        Counted.looks = 0
-        ranges = [
-            Counted(queue=tmp_path, index_first=n << 32, index_last=n << 32, size_bytes=1)
-            for n in range(cycles)
-        ]
-        assert [len(each) for each in split(ranges)] == [cycles]
-        return Counted.looks
-
-    assert looks(3000) <= 101 * looks(30)
-
-
 def test_cutting_opens_a_queue_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cqrepl.spark import ranges
 

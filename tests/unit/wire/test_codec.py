@@ -146,12 +146,6 @@ def test_fixed_wire_keeps_the_width_of_what_is_written() -> None:
     )
 
 
-def test_untyped_enum_is_its_name() -> None:
-    writer = BodyWriter()
-    write_untyped(writer, Colour.RED)
-    assert writer.data.hex() == "e3524544"
-
-
 @pytest.mark.parametrize(
     ("item", "value"),
     [

@@ -1,11 +1,7 @@
 """The splitter: any segmentation gives the same documents, and memory follows what came."""
 
-import json
-import random
 import tracemalloc
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +9,6 @@ from tests.support.vectors.manifest import Vector, load
 from wire import Splitter, WireError
 from wire.header import HEADER_BYTES, META_DATA, NOT_COMPLETE
 
-NETWORK = Path(__file__).parents[2] / "vectors" / "network"
 LENGTH_MAX = 1 << 20
 Cut = tuple[int, bytes, int]
 
@@ -33,50 +28,6 @@ def documents(pieces: Iterable[bytes], length_max: int = LENGTH_MAX) -> tuple[li
             return found, -(refused.position or 0)
         assert splitter.next_document() is None
     return found, splitter.position
-
-
-def segmentations(stream: bytes) -> Iterator[list[bytes]]:
-    yield [stream[at : at + 1] for at in range(len(stream))]
-    dice = random.Random(len(stream))
-    for most in (3, 7, 50, 1000):
-        cuts = [0]
-        while cuts[-1] < len(stream):
-            cuts.append(cuts[-1] + dice.randint(0, most))
-        yield [stream[start:end] for start, end in pairwise(cuts)]
-
-
-def streams() -> Iterator[tuple[str, list[bytes]]]:
-    """The documents of each connection and direction of every transcript."""
-    for file in sorted(NETWORK.glob("*.json")):
-        entries = json.loads(file.read_text(encoding="utf-8"))
-        if "case" in entries[0]:
-            for entry in entries:
-                for side in ("sent", "received"):
-                    yield f"{entry['case']}-{side}", list(map(bytes.fromhex, entry[side]))
-            continue
-        keys = dict.fromkeys((entry["conn"], entry["dir"]) for entry in entries)
-        for key in keys:
-            of_key = [entry["hex"] for entry in entries if (entry["conn"], entry["dir"]) == key]
-            yield f"{file.stem}-{key[0]}-{key[1]}", list(map(bytes.fromhex, of_key))
-
-
-@pytest.mark.parametrize(
-    "parts", [pytest.param(parts, id=name) for name, parts in streams() if parts]
-)
-def test_transcripts(parts: list[bytes]) -> None:
-    stream = b"".join(parts)
-    whole, end = documents([stream])
-    for pieces in segmentations(stream):
-        assert documents(pieces) == (whole, end)
-    if end == len(stream):
-        texts = [word.to_bytes(4, "little") + body for word, body, _ in whole]
-        assert texts == [part for part in parts if part]
-
-
-def test_transcripts_hold_streams_that_are_refused_and_that_are_not() -> None:
-    ends = [documents(parts)[1] for _, parts in streams() if parts]
-    assert len([end for end in ends if end > 0]) > 60
-    assert any(end < 0 for end in ends)
 
 
 def test_vectors_are_cut_as_java_cuts_them() -> None:
@@ -188,10 +139,6 @@ def allocated(pieces: Iterable[bytes]) -> int:
         tracemalloc.stop()
 
 
-def test_header_that_claims_a_gibibyte_costs_nothing() -> None:
-    assert allocated([(0x3FFFFFFF).to_bytes(4, "little") + b"0123456789"]) < 10_000
-
-
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_memory_follows_what_came_however_small_the_pieces(size: int) -> None:
     total = 1 << 16
@@ -203,11 +150,3 @@ def test_memory_follows_what_came_however_small_the_pieces(size: int) -> None:
         yield from pieces
 
     assert allocated(stream()) < 2 * total + 100_000
-
-
-def test_large_document_in_very_many_pieces_is_put_together() -> None:
-    body = random.Random(1).randbytes(50_000)
-    stream = len(body).to_bytes(4, "little") + body
-    pieces = [stream[at : at + 3] for at in range(0, len(stream), 3)]
-    found, _ = documents(pieces * 2)
-    assert found == [(len(body), body, 0), (len(body), body, len(stream))]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from construct import ConstructError
 
-from cqrepl.protocol.messages import read_replication_event
 from tests.support.goldens import OLD
 from tests.support.vectors.constructs import grammar_of, same
 from tests.support.vectors.manifest import FILES, Vector, calls_key, is_binary, load
@@ -18,18 +17,12 @@ from wire import Reader, WireError, decode
 from wire.codes import Code
 from wire.grammar import (
     Body,
-    Content,
     Document,
     Documents,
-    EndOfData,
     Fields,
-    NotReady,
-    Number,
     PaddedDocuments,
     PaddedStates,
     States,
-    Values,
-    field,
 )
 from wire.grammar import structures as structures
 from wire.grammar.items import (
@@ -40,7 +33,6 @@ from wire.grammar.items import (
     UNASSIGNED,
     VALUE_OPERANDS,
 )
-from wire.header import END_OF_FILE, NOT_COMPLETE
 
 QUEUES = Path(__file__).parents[2] / "vectors" / "queues"
 
@@ -164,12 +156,6 @@ def compared(body: bytes, is_built: bool) -> str:
     return "passed"
 
 
-def test_words_of_documents_that_are_not_there() -> None:
-    assert NotReady.build(None) == NOT_COMPLETE.to_bytes(4, "little")
-    assert EndOfData.build(None) == END_OF_FILE.to_bytes(4, "little")
-    assert [len(state.body) for state in States.parse(EndOfData.build(None)).documents] == [0]
-
-
 def documents_of(vector: Vector) -> Any:
     grammar = PaddedDocuments if vector.get("padding") else Documents
     data = bytes.fromhex(vector["hex"])
@@ -239,29 +225,6 @@ def test_messages_by_name(vector: Vector) -> None:
             assert built == document
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "820d000000" + "a101" + "8008c161a101c162e178" + "05",
-        "800d" + "a101" + "8008c161a101c162e178" + "05",
-        "b60146" + "820d000000" + "a101" + "8008c161a101c162e178" + "05",
-        "a101" + "8008c161a101c162e178" + "05",
-        "820c000000" + "a101" + "8008c161a101c162e178",
-    ],
-)
-def test_replication_event_in_every_form_that_is_read(body: str) -> None:
-    content = bytes.fromhex("c27265" + body)
-    event = structures.ReplicationEvent.parse(len(content).to_bytes(4, "little") + content).re
-    reader = Reader(content)
-    assert reader.read_name() == "re"
-    batch, ns = read_replication_event(reader)
-    assert (event.index, event.payload, event.ns or 0) == (
-        batch.index_first,
-        bytes(batch.payload(0)),
-        ns,
-    )
-
-
 def queue_files(suffix: str) -> Iterator[tuple[str, bytes]]:
     for archive in sorted(QUEUES.glob("*.tar.gz")):
         with tarfile.open(archive) as files:
@@ -308,94 +271,6 @@ def test_start_of_a_store_file_comes_back_with_its_index_pages() -> None:
         assert first == 784
         assert start.index2index.positions["values"][0] == 496
         assert Document.parse(data[first:]).body.startswith(b"\xc1n")
-
-
-@pytest.mark.parametrize("origin", range(0, 32, 4))
-def test_index_page_is_aligned_in_its_file(origin: int) -> None:
-    page = structures.index_page("index")
-    values = {"capacity": 2, "used": 0, "values": [7, 8]}
-    built = page.build({"positions": values}, origin=origin)
-    reader = Reader(built, 4)
-    assert reader.read_name() == "index"
-    assert (origin + reader.read_bound_array()) % 8 == 0
-
-
-@pytest.mark.parametrize(
-    ("content", "kind"),
-    [
-        ("c161a101", "fields"),
-        ("b90161a101ba05e161", "fields"),
-        ("a101a102", "values"),
-        ("8fa101", "values"),
-        ("a101c162a102", "values"),
-        ("bda105a101", "fields"),
-        ("", "values"),
-        ("860105000000020000000000000001ffffffffffffffff", "timings"),
-        ("8a0102", None),
-    ],
-)
-def test_content_of_a_block_by_its_first_byte(content: str, kind: str | None) -> None:
-    data = bytes.fromhex(content)
-    found = Content.parse(data)
-    assert kind in found if kind else found == b"\1\2"
-    assert Content.build(found) == data
-
-
-def test_values_come_back() -> None:
-    sequence = bytes.fromhex("05" + "b603466f6fa105" + "8e0100000000" + "90000080bf" + "8f")
-    assert Values.build(Values.parse(sequence)) == sequence
-
-
-@pytest.mark.parametrize("word", [0, 1 << 31, 1 << 31 | 1, END_OF_FILE])
-def test_words_that_start_no_document(word: int) -> None:
-    data = word.to_bytes(4, "little") + b"x"
-    with pytest.raises(ConstructError):
-        Document.parse(data)
-    assert Documents.parse(data).rest == data
-
-
-@pytest.mark.parametrize(
-    ("structure", "data"),
-    [
-        (structures.SelectHandler, "07000000c3636964a105"),  # data, not meta-data
-        (structures.SelectHandler, "0700008063696400a105"),
-        (structures.Heartbeat, "0b000040c9686561727462656174e0"),
-        (structures.EndOfStream, "06000000c3656f73bb05"),
-        (structures.EndOfStream, "05000000c3656f78bb"),
-        (structures.SeedMetaHandler, "0b000040c768616e646c6572b60161"),
-        (field("a", Number), "c162a105"),
-        (field("a", Number), "c161e135"),
-    ],
-)
-def test_what_is_no_such_structure_is_refused(structure: Any, data: str) -> None:
-    with pytest.raises(ConstructError):
-        structure.parse(bytes.fromhex(data))
-
-
-def test_numbers_of_every_code_are_java_s() -> None:
-    read = 0
-    for vector in load("decode_values"):
-        try:
-            number = Number.parse(bytes.fromhex(vector["value_hex"]))
-        except ConstructError:
-            continue
-        assert {"i64": number} == vector["read"]["int64"]["value"]
-        read += 1
-    assert read == 37
-
-
-@pytest.mark.parametrize(
-    ("name", "built"),
-    [
-        ("12", "ba0c"),
-        ("007", "ba07"),
-        ("2147483648", "ca" + b"2147483648".hex()),
-        ("1.5", "c3312e35"),
-        ("f" * 32, "b720" + "66" * 32),
-    ],
-)
-def test_names_are_built_as_java_does(name: str, built: str) -> None:
-    assert field(name, Number).build(5).hex() == built + "a105"
 
 
 def test_what_the_grammar_refuses_in_the_vectors_the_reader_refuses() -> None:

@@ -62,13 +62,6 @@ def scan(data: bytes, start: int = 0, **limits: int) -> kernel.Scanned | None:
 THREE = document(b"abcde") + document(b"fg") + document(b"hijk")
 
 
-def test_finds_excerpts_and_skips_metadata() -> None:
-    store = document(b"meta", META) + THREE[:12] + document(b"", META) + THREE[12:] + bytes(8)
-    found = find(store)
-    assert taken(store, found) == [b"abcde", b"fg", b"hijk"]
-    assert (found.position, found.stop) == (len(store) - 8, FindStop.NOT_READY)
-
-
 @pytest.mark.parametrize(
     ("word", "stop"),
     [
@@ -101,14 +94,6 @@ def test_the_last_four_bytes_are_a_header(last: bytes, stop: FindStop) -> None:
     assert find(THREE + last).stop is stop
 
 
-@pytest.mark.parametrize("end", range(len(THREE) + 1))
-def test_looks_at_nothing_behind_the_end(end: int) -> None:
-    found = find(THREE, end=end)
-    ends = [9, 18, len(THREE)]  # of the bodies, without the gaps behind them
-    assert len(found.offsets) == len([body for body in ends if body <= end])
-    assert found.stop is FindStop.PAST_END
-
-
 def test_starts_at_the_next_multiple_of_4() -> None:
     assert taken(THREE, find(THREE, position=9)) == [b"fg", b"hijk"]
 
@@ -129,25 +114,6 @@ def test_starts_at_the_next_multiple_of_4() -> None:
 def test_limits(limits: dict[str, int], count: int, position: int, stop: FindStop) -> None:
     found = find(THREE, **limits)
     assert (len(found.offsets), found.position, found.stop) == (count, position, stop)
-
-
-def test_too_large_behind_others_is_not_stepped_over() -> None:
-    store = document(b"a") + document(b"meta, long", META) + document(b"too large")
-    found = find(store, payload_max=8)
-    assert taken(store, found) == [b"a"]
-    assert (found.position, found.stop) == (24, FindStop.TOO_LARGE)
-
-
-@pytest.mark.parametrize("length", [0, 1, 255, 256, 65535, 65536])
-def test_frame_is_the_message(length: int) -> None:
-    payload = bytes(length)
-    data, offsets, lengths = batch([payload])
-    out = bytearray(kernel.frame_size(CID_DOCUMENT, ns_item(NS), length))
-    count, filled = kernel.frame_excerpts(
-        memoryview(data), offsets, lengths, 0, INDEX, CID_DOCUMENT, ns_item(NS), out, 0
-    )
-    assert count == 1
-    assert out[:filled] == frames([payload])
 
 
 def test_frames_only_what_fits_whole() -> None:
@@ -174,17 +140,6 @@ def test_frames_from_the_middle_of_a_batch() -> None:
         memoryview(data), offsets, lengths, 1, INDEX, CID_DOCUMENT, ns_item(NS), out, 0
     )
     assert (count, bytes(out[:filled])) == (2, frames([b"b", b"c"]))
-
-
-def test_scan_gives_index_time_and_payloads() -> None:
-    payloads = [b"", b"x" * 255, b"y" * 256, b"z" * 65536]
-    data = b"before" + frames(payloads) + b"behind"
-    scanned = scan(data, 6)
-    assert scanned is not None
-    found = zip(scanned.offsets, scanned.lengths, strict=True)
-    assert [data[offset : offset + length] for offset, length in found] == payloads
-    assert (scanned.index_first, scanned.ns_last) == (INDEX, NS)
-    assert scanned.end == len(data) - 6
 
 
 def test_scan_stops_at_every_cut() -> None:
@@ -281,35 +236,6 @@ def test_layout_of_one_excerpt(payload: bytes, laid: str) -> None:
     assert (result.position_end, result.position_last, result.marks) == (16, 8, [])
     store[8:12] = result.first_word.to_bytes(4, "little")
     assert store.hex() == "ee" * 8 + laid + "00" * 8 + "ee" * 16
-
-
-@pytest.mark.parametrize(
-    ("sequence", "spacing", "marks"),
-    [
-        (0, 1, [(0, 64), (1, 72), (2, 80)]),
-        (0, 2, [(0, 64), (2, 80)]),
-        (3, 4, [(4, 72)]),
-        (5, 8, []),
-        (6, 8, [(8, 80)]),
-        (8, 8, [(8, 64)]),
-    ],
-)
-def test_marks_are_the_sequences_that_belong_into_the_index(
-    sequence: int, spacing: int, marks: list[tuple[int, int]]
-) -> None:
-    data, offsets, lengths = batch([b"a", b"b", b"c"])
-    store = memoryview(bytearray(200))
-    laid = kernel.lay_excerpts(data, offsets, lengths, 0, 3, store, 64, sequence, spacing)
-    assert laid.marks == marks
-    assert (laid.position_last, laid.position_end) == (80, 88)
-
-
-def test_lays_a_part_of_a_batch() -> None:
-    data, offsets, lengths = batch([b"a", b"bb", b"ccc", b"dddd"])
-    store = bytearray(100)
-    laid = kernel.lay_excerpts(data, offsets, lengths, 1, 2, memoryview(store), 0, 1, 100)
-    store[:4] = laid.first_word.to_bytes(4, "little")
-    assert store[: laid.position_end] == document(b"bb") + document(b"ccc")
 
 
 def test_gathers_payloads_side_by_side() -> None:

@@ -198,30 +198,6 @@ def test_values_that_java_cannot_step_over_are_stepped_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        "c161",  # a name and no value
-        "c161c162",
-        "c161b90162a101",  # a name where a value belongs: the event name is no text
-        "c161b70162a101",
-        "c161ba05a101",
-        "bd05e161",  # a name that is an object
-        "a105",
-        "c161b60153",  # a type and no value
-        "c161b28000",  # a time of length -1
-        "c161be8000a101",
-        "c161b68000a101",
-        "c161b88100",  # a text of length -2
-        "b98100a101",
-        "c161" + "86" + "0000",
-    ],
-)
-def test_bodies_that_are_no_fields(body: str) -> None:
-    with pytest.raises(WireError):
-        Reader(bytes.fromhex(body)).read_fields()
-
-
-@pytest.mark.parametrize(
     ("read", "value"),
     [
         (Reader.read_int, "e135"),
@@ -257,22 +233,11 @@ def test_end_of_the_block_is_an_error_for_a_value(read: Callable[[Reader], objec
         read(Reader(b"\x8f"))
 
 
-def test_nothing_at_or_behind_the_end_is_read() -> None:
-    reader = Reader(bytes.fromhex("c161a101ffff"), 0, 3)
-    assert reader.read_name() == "a"
-    with pytest.raises(WireError):
-        reader.read_int()
-
-
 def test_end_of_the_body_is_no_name_and_no_type() -> None:
     reader = Reader(b"\x8f\x8f")
     assert reader.read_name() is None
     assert reader.read_type() is None
     assert Reader(b"\xa1\x05").read_name() is None
-
-
-def test_name_of_length_minus_1_is_empty() -> None:
-    assert Reader(bytes.fromhex("b98000a105")).read_fields()[""].read_int() == 5
 
 
 @pytest.mark.parametrize(

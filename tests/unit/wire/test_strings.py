@@ -2,23 +2,8 @@
 
 import pytest
 
-from tests.support.vectors.manifest import load, text_of
 from wire import WireError
 from wire.strings import decode_name, decode_text, encode_name, encode_text
-
-
-def test_texts_of_the_vectors_come_back() -> None:
-    texts = [
-        text_of(arguments[0])
-        for vector in load("strings")
-        for _, method, arguments in vector["build"][0]["calls"]
-        if method == "text" and arguments[0] is not None
-    ]
-    assert len(texts) > 100
-    for text in texts:
-        assert text is not None
-        encoded = encode_text(text)
-        assert decode_text(encoded) == text
 
 
 @pytest.mark.parametrize(

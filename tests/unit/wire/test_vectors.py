@@ -6,7 +6,6 @@ these do.
 """
 
 import datetime
-import json
 import struct
 import time
 import tracemalloc
@@ -262,10 +261,6 @@ def _print(counts: Counter[str]) -> None:
         print(f"  {count:4} {reason}")
 
 
-# Java raises when it has to step over these; the table of sizes has them
-STEPPED_OVER: Final = ("A0", "8D")
-
-
 def _ask(fields: Fields, name: str, method: str) -> Any:
     if name == "*":
         event = fields.next_event()
@@ -369,20 +364,3 @@ def test_no_bytes_cause_another_error_or_take_much_memory(file: str) -> None:
 
 
 # --- and back -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("file", [file for file in FILES if file not in ("malformed",)])
-def test_every_body_that_is_written_can_be_read(file: str) -> None:
-    for vector in load(file):
-        if "build" not in vector or vector["wire"] in ("RAW", "TEXT") or not_written(vector):
-            continue
-        padding = vector.get("padding", False)
-        for document in DocumentReader(bytes.fromhex(vector["hex"]), padding=padding):
-            if _found(document.value) == REFUSED:
-                assert _unreadable(vector), vector["name"]
-
-
-def _unreadable(vector: Vector) -> bool:
-    """A name without a value, and bytes that were put there as they are, which say nothing."""
-    calls = json.dumps(vector["build"])
-    return any(f'"{method}"' in calls for method in ("nothing", "rawWireBytes", "bytesLiteral"))
