@@ -82,7 +82,6 @@ def test_data_in_a_table_store_is_shown_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["raw", "text", "mixed"])
 def test_quick_way_and_plain_way_agree(form: str, tmp_path: Path) -> None:
-    """A long file is shown in large pieces; with an option that asks for nothing, one by one."""
     numbers = random.Random(form)
 
     def payload() -> bytes:

@@ -116,7 +116,6 @@ NOTHING_MORE = {"synced": None, "applied": None}
 
 
 def test_info_of_hosts(invoke: Invoke, tmp_path: Path) -> None:
-    """`info` shows the hosts of the keys and of the side file behind the marks, a line each."""
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 5})
     assert "\nhost" not in invoke("info", path).stdout
@@ -301,7 +300,6 @@ def test_verify_common_does_not_take_a_lost_end_for_a_copy_that_is_behind(
 def test_verify_of_one_queue_finds_its_lost_end(
     invoke: Invoke, tmp_path: Path, all_cycles: bool
 ) -> None:
-    """The queue's table store knows of a last store file which is not there."""
     queue = tmp_path / "a"
     fill(queue, "TEST4_DAILY", {1: 4} if all_cycles else {0: 3, 1: 4})
     noon_path(queue, "TEST4_DAILY", ahead=1).unlink()
@@ -395,8 +393,6 @@ def test_verify_of_a_highest_cycle_that_is_none(invoke: Invoke, tmp_path: Path) 
 
 
 def test_verify_quick_tells_a_lost_end_once(invoke: Invoke, tmp_path: Path) -> None:
-    """`verify --quick` of one queue tells of a lost end as damage. Beside a copy that has the file
-    it tells only the difference."""
     copies = tmp_path / "a", tmp_path / "b"
     for copy in copies:
         fill(copy, "TEST4_DAILY", {0: 3, 1: 4})

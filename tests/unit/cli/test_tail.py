@@ -121,8 +121,6 @@ def test_kinds_of_payload(invoke: Invoke, kinds: Path) -> None:
 
 
 def test_a_document_that_is_one_bare_value(invoke: Invoke, tmp_path: Path) -> None:
-    """`tail` shows a bare value as Java's `writeText` writes it, and documents of which one name or
-    value is odd."""
     bodies = {
         "e3696431": ("id1", "id1"),
         "e5636166c3a9": ("café", "café"),
@@ -164,7 +162,6 @@ def test_json_with_hex_is_exactly_this(invoke: Invoke, kinds: Path) -> None:
 
 
 def test_json_tells_text_and_bytes_apart(invoke: Invoke, tmp_path: Path) -> None:
-    """`tail --json` marks text that reads like the bytes beside it as text."""
     alike = [b"00ff", b"\x00\xff", b"\\x00", b"\x00", b"\n"]
     with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
         queue.append_many(alike)

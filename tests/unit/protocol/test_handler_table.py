@@ -214,7 +214,6 @@ def test_an_end_means_nothing_from_a_peer_that_has_not_announced_it() -> None:
 
 
 def test_handlers_with_nothing_to_do_cost_nothing() -> None:
-    """A connection that does something asks none of its idle handlers."""
     pair = Pair()
     idle = [pair.register(f"/echo/{nth}") for nth in range(1000)]
     busy = pair.register("/busy")

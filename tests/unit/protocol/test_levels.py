@@ -127,8 +127,6 @@ def test_a_source_takes_what_was_acknowledged_or_there_before(name: str, which: 
 @pytest.mark.parametrize("name", ["syn", "apl"])
 @pytest.mark.parametrize("index", [5, 6, (1 << 63) - 1])
 def test_what_was_not_acknowledged_closes_the_connection(name: str, index: int) -> None:
-    """A level of an excerpt that was not acknowledged closes the connection, whether the excerpt
-    was sent or not."""
     ours = peer.capable_source("levels", held=5)
     batch = peer.batch(5, b"a", b"b")
     ours.connection.frame_excerpts(peer.CID, batch, 0, 1, bytearray(1000), 0)

@@ -67,7 +67,6 @@ def test_whatever_is_sent_and_acknowledged_the_budget_is_what_is_left(
 
 @pytest.mark.parametrize("piece", [1, 3, 1000, 2000])
 def test_an_excerpt_costs_little_more_than_its_length(piece: int) -> None:
-    """This holds however few excerpts are sent at a time."""
     count = 60_000 // piece
     tracemalloc.start()
     try:

@@ -384,7 +384,6 @@ def test_a_queue_that_is_moved_as_a_whole_is_written_on(
 
 
 def test_two_appenders_take_turns(path: Path) -> None:
-    """Each of two appenders finds what its neighbour did meanwhile, also over rolls."""
     day = 86_400_000
     with (
         Queue.open_for_append(path, create=layout()) as one,

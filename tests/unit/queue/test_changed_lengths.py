@@ -140,7 +140,6 @@ def test_what_is_recorded_late_is_given_all_the_same(path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_length_changes_what_is_given_was_written(path: Path, seed: int) -> None:
-    """A tailer gives what was written, up to the changed excerpt at most."""
     chance = random.Random(seed)
     name = chance.choice(["FAST_DAILY", "SMALL_DAILY", "TEST_DAILY"])
     written = fill(path, name, {0: 60 if name == "TEST_DAILY" else 700})

@@ -110,7 +110,6 @@ def test_what_is_known_is_known_while_it_is_noted(tmp_path: Path) -> None:
 
 
 def test_nothing_noted_is_lost_to_one_who_forgets(tmp_path: Path) -> None:
-    """Each thread has opened the queue by itself."""
     writers, each_notes = 3, 40
 
     def note(writer: int) -> None:
@@ -130,7 +129,6 @@ def test_nothing_noted_is_lost_to_one_who_forgets(tmp_path: Path) -> None:
 
 
 def test_the_layout_of_a_record(path: Path) -> None:
-    """A record has the layout that the head of the module gives."""
     record = (path / CLOSED_FILE_NAME).read_bytes()[:RECORD_BYTES]
     with Queue.open(path) as queue:
         (cycle, *_), chains = queue.cycles.listing(), Chains(queue.cycles)

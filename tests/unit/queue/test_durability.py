@@ -206,7 +206,6 @@ def test_without_a_promise_nothing_is_synced(path: Path, monkeypatch: pytest.Mon
 def test_what_others_left_unsynced_is_synced_with_ours(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sync also takes in files that another writer has made and left."""
     day = 86_400_000
     with synced(path) as queue, Queue.open(path) as other:
         queue.append(b"a", now_ms=NOON_MS)

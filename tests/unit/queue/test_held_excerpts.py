@@ -80,7 +80,6 @@ def test_what_is_doubtful_is_kept_in_mind(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_layout_of_a_slot(tmp_path: Path) -> None:
-    """A slot has the layout that the head of the module gives."""
     store_synced(tmp_path, noon_index(sequence=3), range(5, 9))
     slot = (tmp_path / SYNCED_FILE_NAME).read_bytes()
     assert len(slot) == SLOT_BYTES

@@ -80,7 +80,6 @@ class Name(bytes):
 
 
 def test_payloads_are_copied_from_where_they_are(path: Path, appender: Appender) -> None:
-    """An appender takes payloads of any type, and payloads of the store file itself."""
     with Queue.open(path) as reading:
         batch = reading.tailer().next_batch()
         assert batch is not None

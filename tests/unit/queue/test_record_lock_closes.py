@@ -54,7 +54,6 @@ class Closes:
 def test_the_guard_is_held_where_a_queue_is_made_mended_or_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The guard is held where a queue is made or mended, and where it is copied before a repair."""
     closes = Closes(tmp_path / "q", monkeypatch)
     path, payloads = tmp_path / "q", [bytes([1 + n]) * 3000 for n in range(9)]
     with Queue.open_for_append(path, create=layout()) as queue:

@@ -148,8 +148,6 @@ def test_replication_holds_what_is_not_acknowledged(path: Path, written: Excerpt
 
 
 def test_each_known_host_holds_what_it_has_not_acknowledged(path: Path, written: Excerpts) -> None:
-    """A host that is asked to acknowledge, and has not done so yet, holds all cycles, whatever
-    other hosts there are."""
     cycles = cycles_of(path)
     with Queue.open(path) as queue:
         marks = queue.host_marks

@@ -42,6 +42,13 @@ def search(written: list[tuple[int, int | None]], time: int) -> int:
     return written[-1][0] + 1
 
 
+def test_of_equal_times_the_first_is_found(path: Path) -> None:
+    written = fill_times(path, {0: [7] * 900, 1: [7] * 900, 2: [8] * 3})
+    cycles = cycles_of(path)
+    assert seek_time(cycles, 7, read_time) == written[0][0]
+    assert seek_time(cycles, 8, read_time) == noon_index(ahead=2)
+
+
 def test_an_empty_queue_is_all_before(path: Path) -> None:
     Queue.open_for_append(path, create=layout()).close()
     assert seek_time(cycles_of(path), 5, read_time) == 0

@@ -39,7 +39,6 @@ def test_keys_are_found_whatever_their_case(table: TableStore, path: Path) -> No
 
 
 def test_a_look_at_one_word_tells_whether_keys_were_added(table: TableStore, path: Path) -> None:
-    """One word tells of keys that this process has added, and of keys that another process has."""
     other = TableStore(path, writable=True)
     for store, key in ((table, "a"), (other, "b")):
         end = table.keys_end()
@@ -66,7 +65,6 @@ def test_values_rise_fall_and_count(table: TableStore) -> None:
 
 
 def test_bytes_of_keys_are_those_of_java(tmp_path: Path) -> None:
-    """A key is named, padded and aligned as in a table store that Java wrote."""
     golden = unpack("fast_daily_basic", tmp_path) / FILE
     theirs = TableStore(golden, writable=False)
     names = theirs.keys()

@@ -105,7 +105,6 @@ def test_large_excerpts_are_compared_in_pieces(tmp_path: Path) -> None:
 
 
 def test_a_part_is_compared_up_to_and_from_an_index(tmp_path: Path) -> None:
-    """Two copies are compared over a part, as is done while a source goes on."""
     fill(tmp_path / "source", NAME, {0: 300, 1: 20})
     fill(tmp_path / "sink", NAME, {0: 250})
     paths = [tmp_path / "source", tmp_path / "sink"]

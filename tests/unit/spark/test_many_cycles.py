@@ -54,7 +54,6 @@ def queues(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, Pa
 def test_a_plan_keeps_little_of_a_cycle(
     queues: dict[int, tuple[Path, Path]], plan: Callable[[Path, Path], object]
 ) -> None:
-    """Even at its peak a plan keeps few bytes of a cycle, and it leaves no files open."""
 
     def peak(count: int) -> int:
         tracemalloc.start()

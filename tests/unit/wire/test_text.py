@@ -96,7 +96,6 @@ def test_first_line_of_a_hex_dump_is_shown_though_it_is_the_header_again() -> No
 
 
 def test_second_line_of_a_hex_dump_may_be_the_first_with_what_stands_before_the_header() -> None:
-    """The text is that of Java."""
     row = b"\4\0\0\0\xc1a\xa1\1" + b"\x27\0\0\0" + b"\5\6\7\x08"
     data = row + row + bytes(range(1, 20))
     lines = dump_text(data).splitlines()[4:]
