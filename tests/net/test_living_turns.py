@@ -15,7 +15,7 @@ from cqrepl.replicator.direction import Direction
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
-from tests.net.test_changed_masters import HOSTS, all_same, give, mesh, place
+from tests.net.test_masters_by_file import HOSTS, all_same, give, mesh, place
 from tests.support.copies import assert_same
 from tests.support.promotions import Cluster, cluster
 from tests.support.replicas import SECONDS, copied, eventually, last_of, more_excerpts
