@@ -137,9 +137,8 @@ def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
             if not going:
                 return []
             _note_taken(cycles, going[-1].cycle)
-            listing = Listing(table)
+            here, listing = surroundings(), Listing(table)
             listing.renew([one.cycle for one in verdicts if not one.is_removable])
-            here = surroundings()
             try:
                 for one in going:
                     here.unlink(one.path, missing_ok=True)
