@@ -9,21 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from cqrepl.kernel import live
-from cqrepl.net import sharedsocket
-from cqrepl.net.livepump import Came, LivePump
 from cqrepl.queue import Queue
 from cqrepl.replicator.disk import syncer
 from cqrepl.replicator.lostcycles import lostfiles
 from cqrepl.replicator.marks.ackboard import AckBell, AckBoard, WaitEnded
-from cqrepl.replicator.sink import serve_sink
-from cqrepl.replicator.source import Source, serve_source
 from tests.support.replicas import (
-    BEATS,
-    LOOPBACK,
     SECONDS,
     acked,
-    at,
     eventually,
     gated_audits,
     joined,
@@ -32,14 +24,6 @@ from tests.support.replicas import (
     more_excerpts,
 )
 from tests.support.samples import NOON_MS, fill, flip_byte, noon_index, noon_path
-from tests.support.unreadable import made_unreadable
-
-
-@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
-def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
-    return bool(request.param)
 
 
 async def in_thread(wait: Callable[[], None]) -> None:
@@ -74,36 +58,6 @@ async def test_a_thread_appends_and_waits_again_and_again(tmp_path: Path) -> Non
 
     async with joined(path, tmp_path / "copy") as (source, _):
         await in_thread(partial(work, source.board()))
-
-
-@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
-async def test_no_pump_comes_back_for_a_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither for that of a thread, nor for that of a task."""
-    back = 0
-    run = LivePump.run
-
-    async def counted(self: LivePump, *words: Any, **named: Any) -> Came:
-        nonlocal back
-        came = await run(self, *words, **named)
-        back += 1
-        return came
-
-    monkeypatch.setattr(LivePump, "run", counted)
-    monkeypatch.setattr(sharedsocket, "SLICE_MS", 20_000)
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 3})
-    beats = {"heartbeat_interval_ms": 60_000, "heartbeat_timeout_ms": 300_000}
-    with Queue.open_for_append(path) as queue:
-        async with live_source(path, **beats) as source:
-            async with live_sink(tmp_path / "copy", source.port, **beats):
-                await acked(source, queue.append(b"the pump runs"))
-                before = back
-                for _ in range(100):
-                    await in_thread(waits(source.board(), queue.append(b"for a thread")))
-                    await acked(source, queue.append(b"for a task"))
-                assert back <= before + 20, "what else brings it back does so now and then"
 
 
 async def test_so_many_hosts_and_those_that_are_named(tmp_path: Path) -> None:
@@ -261,42 +215,3 @@ async def test_what_a_copy_that_differs_has_acknowledged_counts_no_more(
                     assert board.marks == {3: last}
                     with pytest.raises(TimeoutError):
                         await in_thread(partial(board.wait, last, 2, 0.05))
-
-
-async def test_a_queue_that_is_opened_late_is_waited_for_too(tmp_path: Path) -> None:
-    names = ("good", "late")
-    last = {name: fill(tmp_path / name, "FAST_DAILY", {0: 3})[-1][0] for name in names}
-    sources = {name: tmp_path / name for name in names}
-    sinks = {name: tmp_path / "copies" / name for name in names}
-    bring_back = made_unreadable(noon_path(sources["late"]))
-    async with serve_source(sources, listen=LOOPBACK, **BEATS) as source:
-        async with serve_sink(sinks, connect=at(source.port), **BEATS):
-            await acked(source, last["good"], "good")
-            with pytest.raises(ValueError, match="expected, 'late' came"):
-                source.board("late")
-            bring_back()
-            await eventually(lambda: "late" in source.queues)
-            await in_thread(waits(source.board("late"), last["late"]))
-            with Queue.open_for_append(sources["late"]) as queue:
-                for _ in range(20):
-                    await acked(source, queue.append(b"more"), "late")
-                    await in_thread(waits(source.board("late"), queue.append(b"more")))
-
-
-async def test_the_second_sink_is_caught_up_as_soon_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its pump tells so, though the board has had that mark for long."""
-    monkeypatch.setattr(sharedsocket, "SLICE_MS", 120_000)
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 3})
-    beats = {"heartbeat_interval_ms": 60_000, "heartbeat_timeout_ms": 1_000_000}
-
-    async def caught_up(source: Source) -> None:
-        with trio.fail_after(SECONDS):
-            await source.wait_caught_up()
-
-    async with live_source(path, **beats) as source:
-        for name in ("one", "other"):
-            async with live_sink(tmp_path / name, source.port, **beats):
-                await caught_up(source)

@@ -7,16 +7,15 @@ import pytest
 
 from cqrepl.host import serve_host
 from cqrepl.net.errors import Refused
-from cqrepl.queue import LayoutMismatch, NotAQueue, Queue
+from cqrepl.queue import LayoutMismatch, Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from cqrepl.replicator.queuestate.logs import ENTRY, LogKind
+from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.settings import SinkSettings, SourceSettings, host_settings
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.replicas import BEATS, LOOPBACK, acked, at, live_sink, live_source, more_excerpts
 from tests.support.samples import fill, read
-from tests.support.tables import keys_of
 
 
 async def test_entries_add_up(tmp_path: Path) -> None:
@@ -39,17 +38,6 @@ async def test_entries_add_up(tmp_path: Path) -> None:
         assert started < sent <= noted < ended
         assert excerpts > 0
         assert payload_bytes >= 0
-
-
-async def test_goes_on_in_the_same_log(tmp_path: Path) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    for name in ("one", "two"):
-        async with live_source(tmp_path / "q", ack_log=tmp_path / "log") as source:
-            async with live_sink(tmp_path / name, source.port):
-                await acked(source, source.queues["q"].target or 0)
-    entries = [ENTRY.unpack(data) for _, data in read(tmp_path / "log")]
-    assert sum(entry[3] for entry in entries) == 2 * 3
-    assert [entry[0] for entry in entries].count(entries[-1][0]) == 2
 
 
 async def test_one_log_for_each_of_several_queues(tmp_path: Path) -> None:
@@ -84,20 +72,6 @@ async def test_a_sink_logs_what_it_appends(tmp_path: Path) -> None:
     times = [(sent, noted) for _, sent, noted, _, _ in entries]
     assert times == sorted(times)
     assert all(started < sent <= noted < time.monotonic_ns() for sent, noted in times)
-
-
-@pytest.mark.parametrize("kind", ["file", "directory"])
-async def test_something_else_in_the_way(tmp_path: Path, kind: str) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    log = tmp_path / "log"
-    if kind == "file":
-        log.write_text("x")
-    else:
-        log.mkdir()
-        (log / "letters").write_text("x")
-    with pytest.raises(NotAQueue, match=str(log)):
-        async with live_source(tmp_path / "q", ack_log=log):
-            raise AssertionError
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -160,14 +134,6 @@ async def test_another_queue_is_no_log(tmp_path: Path) -> None:
             raise AssertionError
 
 
-async def test_a_log_from_before_logs_had_a_key(tmp_path: Path) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    with Queue.open_for_append(tmp_path / "log", create="FAST_DAILY") as log:
-        log.append(bytes(ENTRY.size))
-    async with live_source(tmp_path / "q", ack_log=tmp_path / "log"):
-        assert keys_of(tmp_path / "log")["cqrepl.log"] == LogKind.ACKNOWLEDGEMENTS
-
-
 async def test_replication_does_not_end_over_its_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,13 +155,3 @@ async def test_replication_does_not_end_over_its_log(
     assert read(tmp_path / "copy") == written
     with Queue.open(tmp_path / "log") as log:
         assert log.last_index() is None
-
-
-async def test_a_host_streams_a_directory_under_one_name(tmp_path: Path) -> None:
-    fill(tmp_path / "out", "FAST_DAILY", {0: 3})
-    (tmp_path / "link").symlink_to(tmp_path / "out")
-    both = {"out": tmp_path / "out", "again": tmp_path / "link"}
-    plain = host_settings(1, 2, listen=LOOPBACK)
-    with pytest.raises(Refused, match=r"queue 'again' cannot be kept .*: queue 'out' is streamed"):
-        async with serve_host(plain, sources=both, sinks={}):
-            raise AssertionError

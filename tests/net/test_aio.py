@@ -13,9 +13,8 @@ import trio
 import cqrepl
 from cqrepl import HostSettings, Queue
 from cqrepl.aio import AsyncioHost, AsyncioQueue, Host
-from tests.net.test_blocking import Failing, Halt, held, led_in_epoch_3, source_of
-from tests.support.ports import reserved_port
-from tests.support.replicas import LOOPBACK, SECONDS, at
+from tests.net.test_blocking import Failing, Halt, held, source_of
+from tests.support.replicas import SECONDS, at
 from tests.support.samples import NOON_MS
 
 
@@ -71,14 +70,6 @@ def test_tasks_append_and_wait(tmp_path: Path) -> None:
     run(main())
     appended = [*(b"%d" % number for number in range(40)), b"x", b"y"]
     assert sorted(held(tmp_path / "copy")) == sorted(appended)
-
-
-def test_the_epoch_in_which_a_host_leads(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Host(led_in_epoch_3(tmp_path / "q")) as host:
-            assert host.queue("q").leading.epoch == 3
-
-    run(main())
 
 
 def test_tasks_wait_as_a_policy_says(tmp_path: Path) -> None:
@@ -232,47 +223,6 @@ async def block_for_ever(path: Path) -> None:
         await asyncio.Event().wait()
 
 
-def test_hosts_come_and_go_in_one_loop(tmp_path: Path) -> None:
-    """One run of trio for all of them, and another one after the last."""
-
-    async def main() -> None:
-        for name in ("a", "b"):
-            await asyncio.gather(*(one(tmp_path / f"{name}{number}") for number in range(3)))
-
-    async def one(path: Path) -> None:
-        async with Host(source_of(path)) as host:
-            await host.queue().append(b"a")
-
-    run(main())
-
-
-def test_what_it_cannot_begin_with_is_raised(tmp_path: Path) -> None:
-    async def main() -> None:
-        (tmp_path / "q").mkdir()
-        settings = HostSettings.of(listen=LOOPBACK, sources={"q": tmp_path / "q"})
-        with pytest.raises(cqrepl.NotAQueue):
-            await Host(settings).__aenter__()
-        async with Host(source_of(tmp_path / "p")):
-            with pytest.raises(cqrepl.NotAQueue):
-                await Host(settings).__aenter__()
-
-    run(main())
-
-
-def test_one_that_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cqrepl.net.dialer.GIVE_UP_SECONDS", 0.1)
-    settings = HostSettings.of(
-        connect=at(reserved_port()), sinks={"q": tmp_path / "q"}, gives_up=True
-    )
-
-    async def main() -> None:
-        with pytest.raises(cqrepl.Unreachable):
-            async with Host(settings) as host:
-                await host.wait_stopped()
-
-    run(main())
-
-
 def test_after_its_end_it_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         host = Host(source_of(tmp_path / "q"))
@@ -290,39 +240,9 @@ def test_after_its_end_it_says_so(tmp_path: Path) -> None:
     run(main())
 
 
-def test_what_is_for_trio_says_so_beside_a_host(tmp_path: Path) -> None:
-    """A guest run is there, and its tasks are others than these."""
-
-    async def main() -> None:
-        async with Host(source_of(tmp_path / "q")):
-            with pytest.raises(RuntimeError, match=r"^cqrepl.Host is for trio, this is asyncio"):
-                await cqrepl.Host(source_of(tmp_path / "p")).__aenter__()
-
-    run(main())
-
-
-async def test_trio_is_told_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"^cqrepl.aio is for asyncio, .* it is cqrepl.Host$"):
-        await Host(source_of(tmp_path / "q")).__aenter__()
-
-
 def test_no_loop_is_told_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"this is none: here it is cqrepl.blocking.Host$"):
         Host(source_of(tmp_path / "q")).__aenter__().send(None)
-
-
-def test_a_queue_that_stops(tmp_path: Path) -> None:
-    Queue.open(tmp_path / "other", create="FAST_HOURLY").append(b"x")
-
-    async def main() -> None:
-        async with Host(source_of(tmp_path / "q")) as one:
-            await one.queue().append(b"a")
-            there = HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "other"})
-            async with Host(there) as two:
-                await two.wait_stopped()
-                assert [stop.name for stop in two.stops] == ["q"]
-
-    run(main())
 
 
 def test_a_queue_is_followed_in_asyncio(tmp_path: Path) -> None:

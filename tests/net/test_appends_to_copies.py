@@ -34,16 +34,6 @@ async def test_an_append_to_a_copy_is_refused(copy: Path) -> None:
     assert len(read(copy)) == 3
 
 
-async def test_the_caller_may_say_that_it_knows(copy: Path) -> None:
-    with Queue.open(copy) as queue:
-        queue.append(b"first", now_ms=NOON_MS, to_copy=True)
-        queue.append_many([b"second"], now_ms=NOON_MS, to_copy=True)
-        queue.appender(to_copy=True).append([b"third"], NOON_MS)
-        with pytest.raises(AppendsToCopy):
-            queue.append(b"other", now_ms=NOON_MS)
-    assert [data for _, data in read(copy)[3:]] == [b"first", b"second", b"third"]
-
-
 async def test_a_writer_that_is_open_when_the_queue_becomes_a_copy(tmp_path: Path) -> None:
     (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     fill(tmp_path / "copy", "FAST_DAILY", {0: 2})

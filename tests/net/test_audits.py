@@ -1,25 +1,19 @@
 """A host reads behind the stream what is in its files, and holds each copy against its source."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import trio
 
 from cqrepl.protocol import StopReason
-from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
+from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX, load_chain_file
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
-from cqrepl.queue.format.index import Index, format_index
+from cqrepl.queue.format.index import format_index
 from cqrepl.queue.read import chains
-from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.disk import diskend, syncer
-from cqrepl.replicator.disk.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
-from cqrepl.replicator.disk.syncer import AUDIT_QUEUES, Syncer
+from cqrepl.replicator.disk import syncer
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import serve_source
 from tests.support.replicas import (
@@ -213,83 +207,3 @@ async def test_both_copies_altered_alike_are_not_taken_for_good(tmp_path: Path, 
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
         await eventually(lambda: bool(source.stops and sink.stops))
         assert {each.reason for each in (*source.stops, *sink.stops)} == {StopReason.DAMAGED}
-
-
-async def test_many_queues_are_read_no_longer_together_than_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While something comes to all of them; when nothing does any more, each is read to its end."""
-    monkeypatch.setattr(chains, "BATCH_BYTES", 2000)
-    asked: list[float] = []
-    follow = QueueAudit.follow
-
-    def noting(audit: QueueAudit, end: Index, seconds: float) -> list[Place]:
-        asked.append(seconds)
-        return follow(audit, end, seconds)
-
-    monkeypatch.setattr(QueueAudit, "follow", noting)
-    count, comes, watch = 20, True, Syncer()
-    with ExitStack() as stack:
-        ends = []
-        for nth in range(count):
-            path = tmp_path / f"q{nth}"
-            append(path, 0, 1)
-            queue = stack.enter_context(Queue.open(path))
-            more = count_up(path, lambda: comes)
-            check = queue.check_name
-            chain = Chains(queue.cycles)
-            watched = watch.watch(f"q{nth}", queue, more, chain, fail, check, is_proved=True)
-            ends.append(watched)
-        for _ in range(3):
-            asked.clear()
-            await watch._audit_due(ends)
-            assert len(asked) == count
-            assert sum(asked) <= FOLLOW_SECONDS * 1.001
-        comes = False
-        await watch._audit_due(ends)
-        await watch._audit_due(ends)
-        assert not any(end.has_to_audit for end in ends)
-
-
-async def test_of_many_queues_some_are_read_at_a_time_and_each_has_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count, watch = AUDIT_QUEUES + 4, Syncer()
-    with ExitStack() as stack:
-        ends = []
-        for nth in range(count):
-            path = tmp_path / f"q{nth}"
-            append(path, 0, 1)
-            queue = stack.enter_context(Queue.open(path))
-            chain, told = Chains(queue.cycles), list[Place]()
-            watched = watch.watch(
-                path.name, queue, queue.next_index, chain, fail, queue.check_name, told.extend,
-                is_proved=True,
-            )  # fmt: skip
-            append(path, 1, 1)
-            watched.note()
-            ends.append(watched)
-        turns = [watch._in_turn() for _ in range(5)]
-        assert {len(each) for each in turns} == {AUDIT_QUEUES}
-        assert all({*first, *second} == {*ends} for first, second in pairwise(turns))
-        monkeypatch.setattr(diskend, "REST_SECONDS", 0.0)  # nothing more comes
-        assert {*watch._in_turn()} == {*ends}
-        await watch._audit_due(turns[-1])
-        assert {*watch._in_turn()} == {*ends} - {*turns[-1]}
-
-
-def fail(error: QueueDamaged) -> None:
-    raise AssertionError(error)
-
-
-def count_up(path: Path, comes: Callable[[], bool]) -> Callable[[], Index]:
-    """The next index of a queue, to which something is appended with each look while it `comes`."""
-    at = [1]
-
-    def end() -> Index:
-        if comes():
-            append(path, at[0], 100)
-            at[0] += 100
-        return Index(noon_index(sequence=at[0]))
-
-    return end

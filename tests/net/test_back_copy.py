@@ -26,10 +26,8 @@ from tests.support.replicas import (
     eventually,
     held_by_another_process,
     joined,
-    live_sink,
     live_source,
     more_excerpts,
-    received,
     sink_stopped,
     stopped,
 )
@@ -145,16 +143,6 @@ async def test_locked_for_others_while_it_lasts(tmp_path: Path) -> None:
             # the next one that is written here streams at once
             more_excerpts(tmp_path / "q", 7, 1)
             assert (await sink.hear("re"))[0]["re"][0] == noon_index(sequence=7)
-
-
-async def test_given_back_when_the_sink_goes_in_the_middle(tmp_path: Path) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 5})
-    async with live_source(tmp_path / "q") as source:
-        async with scripted(source.port, 2, 1) as sink:
-            await sink.answer(noon_index(sequence=7))
-            await eventually(lambda: is_fenced(tmp_path / "q"))
-        await eventually(lambda: is_free(tmp_path / "q"))
-        more_excerpts(tmp_path / "q", 5, 1)
 
 
 async def in_the_way(
@@ -298,12 +286,3 @@ async def test_a_damaged_copy(tmp_path: Path) -> None:
     assert stop.reason is StopReason.DAMAGED
     assert str(file) in stop.message
     assert is_free(original)
-
-
-async def test_a_sink_that_is_empty_again_is_not_ahead(tmp_path: Path) -> None:
-    """The source is ahead instead: nothing is copied back, everything is streamed."""
-    written = fill(tmp_path / "q", "FAST_DAILY", {0: 5})
-    async with live_source(tmp_path / "q") as source:
-        async with live_sink(tmp_path / "copy", source.port) as sink:
-            await received(sink, 5)
-    assert read(tmp_path / "copy") == written

@@ -158,24 +158,6 @@ async def test_something_else_appended_between_diverges(path: Path) -> None:
     assert added(path) == [b"5", b"6", b"mine"]
 
 
-async def test_more_appended_between_than_comes_back_in_that_cycle(path: Path) -> None:
-    """The next that comes back begins another cycle, where nothing is in its way."""
-    with writer(path) as other:
-        async with half_way(path) as (source, sink, cid):
-            await other.append(b"7")
-            await other.append(b"mine")
-            await sink.send(
-                peer.excerpts(noon_index(sequence=7), b"7", cid=cid),
-                peer.excerpts(noon_index(ahead=1), b"8", cid=cid),
-            )
-            await stopped(source)
-            (stop,) = source.stops
-    assert stop.reason is StopReason.DIVERGED
-    assert format_index(noon_index(sequence=8)) in stop.message
-    assert str(other.pid) in stop.message
-    assert added(path) == [b"5", b"6", b"7", b"mine"]
-
-
 async def test_a_later_cycle_begun_between(path: Path) -> None:
     """Its clock says so: the cycle that the sink goes on in is closed."""
     with writer(path, now_ms=NOON_MS + DAY_MS) as other:

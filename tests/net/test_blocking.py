@@ -15,13 +15,12 @@ import pytest
 import trio
 
 import cqrepl
-from cqrepl import AckLevel, AckPolicy, From, HostSettings, OnTimeout, Queue
+from cqrepl import AckLevel, AckPolicy, HostSettings, OnTimeout, Queue
 from cqrepl.blocking import BlockingHost, BlockingQueue, Host
 from cqrepl.queue.files.epochfile import store_epochs
 from cqrepl.queue.format.epochs import Epoch, Epochs
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.leadership import Leading
-from cqrepl.replicator.settings import SourceSettings
 from tests.support import forks
 from tests.support.nothreads import no_threads
 from tests.support.ports import reserved_port
@@ -54,22 +53,6 @@ def test_one_that_gets_no_thread_may_be_tried_again(tmp_path: Path) -> None:
         assert host.port
 
 
-def test_threads_append_as_a_policy_says(tmp_path: Path) -> None:
-    policy = AckPolicy(level=AckLevel.SYNCED, timeout_seconds=SECONDS, on_timeout=OnTimeout.FAIL)
-    with pair(tmp_path) as (one, two):
-        leading = one.queue("q").leading
-        with ThreadPoolExecutor(4) as pool:
-            appended = pool.map(lambda nth: leading.append([b"%d" % nth], policy=policy), range(8))
-        assert leading.commit_index(policy) == max(appended)
-        last = one.queue("q").append(b"8", now_ms=NOON_MS, policy=policy)
-        assert leading.marks()[2][AckLevel.SYNCED] == last
-        assert len(held(tmp_path / "copy")) == 9
-        with pytest.raises(cqrepl.Refused, match="taken in here"):
-            _ = two.queue("q").leading
-        with pytest.raises(cqrepl.Refused, match="taken in here"):
-            two.queue("q").append(b"no", policy=policy)
-
-
 def led_in_epoch_3(path: Path) -> HostSettings:
     """Of host 1, which leads "q" in an epoch."""
     settings = source_of(path, host_id=1)
@@ -100,18 +83,6 @@ def test_a_thread_waits_as_a_policy_says(tmp_path: Path) -> None:
         for n, hosts in ((2, None), (1, [2])):
             with pytest.raises(ValueError, match="a policy, or a number of hosts"):
                 queue.wait_acked(index, n, hosts=hosts, policy=synced)
-
-
-def test_a_wait_in_a_thread_is_for_the_policy_that_the_queue_was_given(tmp_path: Path) -> None:
-    """Its time is the policy's, or that of the call, which a policy that blocks keeps too."""
-    own = SourceSettings(policies={"q": AckPolicy(hosts=frozenset({2, 7}), from_=2)})
-    with Host(source_of(tmp_path / "q", host_id=1, source=own)) as one:
-        queue = one.queue("q")
-        index = queue.append(b"a", policy=AckPolicy(from_=From.NONE))
-        with Host(HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "copy"})):
-            assert queue.wait_acked(index, timeout=SECONDS, n=1) is cqrepl.AckOutcome.ACKED
-            with pytest.raises(cqrepl.AckUnknown, match="hosts=2\\+7"):
-                queue.wait_acked(index, timeout=0.01)
 
 
 def test_a_reader_in_a_thread_says_what_it_has_taken(tmp_path: Path) -> None:
@@ -300,11 +271,6 @@ def test_errors_in_the_thread_come_out(tmp_path: Path) -> None:
         failing(tmp_path, use)
 
 
-def test_what_only_tells_of_the_end_gives_way_to_it(tmp_path: Path) -> None:
-    with pytest.raises(Halt, match="of the program"):
-        failing(tmp_path, lambda host: host.queue().wait_acked(1 << 60, timeout=SECONDS))
-
-
 def test_an_error_of_the_program_goes_on_and_names_the_other(tmp_path: Path) -> None:
     def use(host: BlockingHost) -> None:
         with pytest.raises(cqrepl.HostEnded):
@@ -371,19 +337,3 @@ def test_ctrl_c_ends_a_wait_and_the_host(tmp_path: Path) -> None:
         wait()
     timer.join()
     assert [each.is_alive() for each in own] == [False]  # idle ones of trio may live on
-
-
-def test_a_queue_that_stops(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    Queue.open(tmp_path / "other" / "q", create="FAST_HOURLY").append(b"x")
-    with Host(source_of(tmp_path / "q")) as one:
-        one.queue().append(b"a")
-        there = HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "other" / "q"})
-        with Host(there) as two:
-            two.wait_stopped(SECONDS)
-            assert [stop.name for stop in two.stops] == ["q"]
-
-
-def test_the_public_names() -> None:
-    assert Host is BlockingHost
-    assert BlockingQueue.__doc__

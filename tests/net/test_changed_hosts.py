@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, serve_host
 from cqrepl.net.address import Address
@@ -223,16 +222,3 @@ async def test_limits_count_from_the_next_connection_on(tmp_path: Path) -> None:
         await one.resume("a")
         await copied(place(tmp_path, 1, "a"), place(tmp_path, 2, "a"))
         assert not one.stops
-
-
-async def test_scrubbing_begins_and_ends_while_it_reads(tmp_path: Path) -> None:
-    fill(place(tmp_path, 1, "a"), "FAST_DAILY", {0: 10, 1: 10, 2: 10})
-    async with two_hosts(tmp_path, ours={"a": "source"}, theirs={"a": "sink"}) as (one, two):
-        await copied(place(tmp_path, 1, "a"), place(tmp_path, 2, "a"))
-        for _ in range(20):
-            for pace in (1 << 30, 0):
-                for host in (one, two):
-                    await change(host, settings=replace(host.settings, scrub_bytes_per_s=pace))
-                await trio.lowlevel.checkpoint()
-        assert one.endpoint.connections.keys() == {2}
-        assert two.endpoint.connections.keys() == {1}

@@ -1,33 +1,25 @@
 """Claims of peers that cannot prove what they hold, as Java's, which announce nothing."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import trio
 import trio.testing
 
-from cqrepl import Host, HostSettings, Queue
-from cqrepl.commands.statuspage import page
-from cqrepl.net import sharedsocket
+from cqrepl import Queue
 from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.safereader import SafeReader
 from cqrepl.replicator.source import Source
-from cqrepl.status.snapshot import snapshot_of
 from tests.support import peer
-from tests.support.replicas import LOOPBACK, acked, eventually, live_source, more_excerpts
+from tests.support.replicas import acked, eventually, live_source, more_excerpts
 from tests.support.samples import Excerpts, fill, noon_index, noon_path, stored
 from tests.support.scripted import Scripted, scripted
 from tests.support.tables import keys_of
 
+pytestmark = pytest.mark.usefixtures("has_pump")
+
 SHORT = 0.3  # so long nothing happens that is not to
-
-
-@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"], autouse=True)
-def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
-    return bool(request.param)
 
 
 async def is_acked(source: Source, index: int, **more: Any) -> bool:
@@ -145,19 +137,6 @@ async def test_a_peer_that_starts_from_nothing_counts_as_ever(tmp_path: Path, go
         assert source.has_all("q", 2)
         await source.wait_caught_up()
         assert said_to_be_safe(path, source) == written[:3]
-
-
-async def test_where_the_first_files_are_gone_a_later_one_is_a_claim(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    written = fill(path, "FAST_DAILY", {0: 3, 1: 3, 2: 3})
-    noon_path(path).unlink()
-    async with live_source(path) as source, scripted(source.port, 2, 1) as sink:
-        cid = await streams(sink, written[6][0])
-        await sink.hear("re", 3)
-        await sink.send(peer.acknowledgement(written[-1][0], cid=cid))
-        await acked(source, written[-1][0])
-        assert not await is_acked(source, written[5][0])
-        assert has_no_mark(path, source)
 
 
 @pytest.mark.parametrize("behind", [-1, 0, 1])
@@ -281,7 +260,7 @@ async def test_an_acknowledgement_beyond_what_was_sent_is_a_claim(
         await acked(source, last + 6)
 
 
-CAPABLE: dict[str, Any] = {"v": 1, "capabilities": ["lineage"], "role": "host"}
+CAPABLE: Final[dict[str, Any]] = {"v": 1, "capabilities": ["lineage"], "role": "host"}
 EMPTY = {"v": 1, "firstCycle": -1, "chain": "00" * 16, "cycles": "00" * 16}
 
 
@@ -308,26 +287,3 @@ async def test_t12_one_that_can_prove_what_it_holds_is_cut_off(tmp_path: Path) -
 
 
 # ------------------------------------------------------------ shown
-
-
-async def test_status_shows_what_a_peer_claims(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    written = fill(path, "FAST_DAILY", {0: 3})
-    settings = HostSettings.of(listen=LOOPBACK, host_id=1, sources={"q": path})
-    async with Host(settings) as host, scripted(host.port, 2, 1) as sink:
-
-        def claims() -> str | None:
-            queues: Any = snapshot_of(host)["queues"]
-            found: str | None = queues[0]["sinks"][0]["claims"]
-            return found
-
-        cid = await streams(sink, written[-1][0] + 1)
-        await eventually(lambda: claims() == hex(written[-1][0]))
-        (row,) = [line for line in page(snapshot_of(host)) if line.startswith("q ")]
-        assert f"-, claims {hex(written[-1][0])}" in row
-        await sink.send(peer.acknowledgement(written[-1][0] + 9, cid=cid))
-        await eventually(lambda: claims() == hex(written[-1][0] + 9))
-    async with Host(settings) as host, scripted(host.port, 2, 1) as sink:
-        await streams(sink, 0)
-        await sink.hear("re", 3)
-        assert claims() is None

@@ -1,6 +1,5 @@
 """Too few file descriptors, in this process."""
 
-import errno
 import gc
 import os
 import resource
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import NotAQueue, Queue, QueueError
+from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
@@ -54,14 +53,6 @@ def test_a_queue_does_not_take_the_last_ones(tmp_path: Path, more: int) -> None:
         assert is_none_left(caught.value)
         with spare_descriptors() as are_there:
             assert not are_there
-
-
-def test_what_tells_of_too_few() -> None:
-    assert not is_none_left(OSError(errno.ENOSPC, "No space left on device"))
-    error = NotAQueue("expected a queue directory", path=Path("q"))
-    assert not is_none_left(error)
-    error.__cause__ = OSError(errno.ENFILE, "Too many open files in system")
-    assert is_none_left(error)
 
 
 def test_an_appender_that_finds_too_few_keeps_none(tmp_path: Path) -> None:
@@ -127,22 +118,6 @@ def test_a_log_that_finds_too_few_as_it_rolls_comes_back(
     assert said[1] == "queue 'q': appended excerpts are logged again"
     log.close()
     assert [data for _, data in read(tmp_path / "log")] == entries[:5]
-
-
-def test_what_waits_for_a_log_is_logged_at_its_end_or_when_it_is_opened_again(
-    tmp_path: Path,
-) -> None:
-    entries = [ENTRY.pack(nth, 0, 0, 1, 8) for nth in range(3)]
-    log = EntryLog(tmp_path / "log", "q", LogKind.APPENDED)
-    with only(0):
-        log.note(entries[0])
-        left = log.rest()
-    log = EntryLog(tmp_path / "log", "q", LogKind.APPENDED, left)
-    with only(0):
-        log.note(entries[1])
-    log.close()
-    log.note(entries[2])
-    assert [data for _, data in read(tmp_path / "log")] == entries[:2]
 
 
 def test_of_what_waits_for_a_log_only_so_much_is_kept(

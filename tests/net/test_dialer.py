@@ -157,25 +157,6 @@ async def test_gives_up_after_30_seconds(
     assert GIVE_UP_SECONDS - 1.25 * PAUSE_MAX_SECONDS <= took <= GIVE_UP_SECONDS
 
 
-async def test_success_starts_the_30_seconds_again(autojump_clock: MockClock) -> None:
-    host = Host(accept)
-    ends = []
-
-    async def works_three_times(stream: trio.SocketStream) -> Dialled:
-        await trio.sleep(100)
-        ends.append(trio.current_time())
-        if len(ends) == 3:
-            host.answer = refuse
-        return Dialled(None, was_useful=True)
-
-    with pytest.raises(Unreachable):
-        await dial(THERE, works_three_times, gives_up=True)
-    assert len(ends) == 3
-    assert 26 < trio.current_time() - ends[-1] <= GIVE_UP_SECONDS
-    for end, attempt in zip(ends, host.attempts[1:4], strict=True):
-        assert attempt - end <= 1.25 * PAUSE_FIRST_SECONDS
-
-
 async def test_what_was_wrong_on_the_connection_is_told(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -229,29 +210,3 @@ async def test_unknown_host_name(
     trio.socket.set_custom_hostname_resolver(Nobody())
     with pytest.raises(Unreachable, match=r"nobody\.invalid:1 .*: Name or service"):
         await dial(Address("nobody.invalid", 1), never, gives_up=True)
-
-
-async def test_several_addresses_of_a_name(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Two(trio.abc.HostnameResolver):
-        async def getaddrinfo(self, *arguments: Any, **more: Any) -> Any:
-            await trio.lowlevel.checkpoint()
-            return [
-                (socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{n}", 1)) for n in (1, 2)
-            ]
-
-        async def getnameinfo(self, *arguments: Any) -> Any:
-            raise AssertionError
-
-    trio.socket.set_custom_hostname_resolver(Two())
-    Host(refuse)
-    with pytest.raises(Unreachable, match=r"two\.invalid:1 .*: Connection refused"):
-        await dial(Address("two.invalid", 1), never, gives_up=True)
-
-
-async def test_cancellation_goes_through(autojump_clock: MockClock) -> None:
-    Host(accept)
-    with trio.move_on_after(30) as scope:
-        await dial(THERE, works, gives_up=True)
-    assert scope.cancelled_caught

@@ -4,10 +4,7 @@ The sink is a process of its own: the limit on the size of its files, or its sma
 lowered and raised from outside while it runs.
 """
 
-import errno
-import os
 import re
-import resource
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,9 +15,7 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue
-from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.retention import Policy, plan
-from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS
@@ -35,7 +30,6 @@ from tests.support.replicas import (
     at,
     copied,
     eventually,
-    joined,
     live_sink,
     live_source,
 )
@@ -99,19 +93,6 @@ async def fill_up_and_go_on(
     assert_same(original, copy)
 
 
-async def test_limit_on_file_sizes(tmp_path: Path) -> None:
-    def limit(sink: Command) -> Callable[[], None]:
-        none = resource.RLIM_INFINITY
-        resource.prlimit(sink.pid, resource.RLIMIT_FSIZE, (4 * MIB, none))
-
-        def lift() -> None:
-            resource.prlimit(sink.pid, resource.RLIMIT_FSIZE, (none, none))
-
-        return lift
-
-    await fill_up_and_go_on(tmp_path / "q", tmp_path / "copy", "File too large", limit)
-
-
 async def test_not_even_room_for_the_first_excerpt(tmp_path: Path) -> None:
     """Its store file was made, and is tried again; what the sink lacks is not deleted meanwhile."""
     counts = {0: 3, 1: 2, 2: 4}
@@ -130,28 +111,6 @@ async def test_not_even_room_for_the_first_excerpt(tmp_path: Path) -> None:
 def is_tried_less_often(queue: SinkQueue) -> bool:
     """True in a third pause, or a later one, after which nothing had got through."""
     return queue.pause.until - trio.current_time() > 2.5 * PAUSE_SECONDS
-
-
-async def test_listening_sink(tmp_path: Path) -> None:
-    """The source dials: what brings nothing is tried less and less often."""
-    last = make_queue(tmp_path / "q")
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0", **BEATS) as sink:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4 * MIB, hard))
-        try:
-            async with serve_source(
-                {"q": tmp_path / "q"}, connect=at(sink.port), **BEATS
-            ) as source:
-                # some of the first ones still find a little room, and are useful
-                await eventually(lambda: is_tried_less_often(sink.queues["q"]))
-                before = sink.queues["q"].received_excerpts
-                assert 0 < before < 12 * 1024
-                assert not sink.stops
-                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-                await acked(source, last)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert_same(tmp_path / "q", tmp_path / "copy")
 
 
 async def test_t15_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
@@ -260,56 +219,6 @@ async def test_a_log_that_finds_no_space_comes_back(
         assert sum(ENTRY.unpack(data)[3] for _, data in read(log)) == 3
 
 
-async def test_its_reason_is_logged_once_on_both_sides(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A queue that is tried often logs its reason once, and once more when it goes on."""
-    caplog.set_level("INFO")
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    with small_file_system(tmp_path / "small") as larger:
-        copy = tmp_path / "small" / "copy"
-        copy.mkdir()
-        with pytest.raises(OSError, match="No space left"):
-            (tmp_path / "small" / "rest").write_bytes(bytes(5 * MIB))
-        async with joined(tmp_path / "q", copy) as (source, sink):
-            await eventually(lambda: is_tried_less_often(sink.queues["q"]))
-            lines = [each for each in caplog.messages if "No space left" in each]
-            ours, theirs = sorted(lines, key=lambda line: "the peer says" in line)
-            assert "host 1 at " in ours
-            full = f"{copy / 'metadata.cq4t'}: No space left on device"
-            assert f": queue 'q' pauses: {full}" in ours
-            assert "host 2 at " in theirs
-            assert f": queue 'q' pauses: the peer says: {full}" in theirs
-            larger()
-            await copied(tmp_path / "q", copy)
-            goes_on = ": queue 'q' goes on"
-            await eventually(lambda: sum(goes_on in each for each in caplog.messages) == 2)
-        assert not source.stops + sink.stops
-    assert not any("withdrawn" in each for each in caplog.messages)
-
-
-@pytest.mark.parametrize("source_ends", [True, False])
-async def test_a_command_that_is_to_end_ends_with_its_code(
-    tmp_path: Path, source_ends: bool
-) -> None:
-    make_queue(tmp_path / "q")
-    with small_file_system(tmp_path / "small"):
-        async with commands(120) as start:
-            until = ["--until-caught-up"] if source_ends else []
-            source = await start("source", tmp_path / "q", "--listen", at(0), *until)
-            copy, once = tmp_path / "small" / "copy", [] if source_ends else ["--once"]
-            sink = await start("sink", f"q={copy}", "--connect", at(await source.port()), *once)
-            if source_ends:
-                assert await source.exit_code() == 5
-                expected = f"no sink that is connected takes it now: {copy}: No space left"
-                assert expected in source.said
-                await sink.terminate()
-            else:
-                assert await sink.exit_code() == 6
-                assert f"queue 'q' stopped (failed): {copy}: No space left" in sink.said
-                await source.terminate()
-
-
 async def test_full_file_system(tmp_path: Path) -> None:
     with small_file_system(tmp_path / "small") as larger:
         await fill_up_and_go_on(
@@ -345,15 +254,3 @@ async def test_a_queue_that_came_whole_hides_no_other_one(
                 assert await sink.exit_code() == 6
                 assert f"queue 'q' stopped (failed): {copy}: No space left" in sink.said
         assert_same(tmp_path / "good", tmp_path / "copy")
-
-
-def test_a_directory_that_may_not_be_read_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "copy").mkdir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "iterdir", lambda _: denied())
-        queue = SinkQueue("q", tmp_path / "copy", by_name("FAST_DAILY"), 0, None, Syncer())
-    assert str(queue.error_at_start) == f"{tmp_path / 'copy'}: cannot be opened: Permission denied"
-
-
-def denied() -> None:
-    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -1,6 +1,8 @@
 """Queues both ways on one connection, and a program's own handlers beside them."""
 
-from collections.abc import AsyncIterator
+import logging
+import math
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,16 +19,15 @@ from cqrepl import (
     ProtocolSettings,
     Queue,
     serve_host,
-    serve_source,
 )
-from cqrepl.kernel import live
 from cqrepl.net.address import Address
 from cqrepl.protocol import HeartbeatSettings, LinkView
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.programfault import HANDLER_FAILED, Contained
 from cqrepl.replicator.agreement.consent import ReturnSettings
-from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.settings import SourceSettings
 from tests.support import program
-from tests.support.program import Echo, EchoKind
+from tests.support.program import Echo, EchoKind, register, text_document
 from tests.support.replicas import (
     LOOPBACK,
     SECONDS,
@@ -36,7 +37,8 @@ from tests.support.replicas import (
     live_sink,
     live_source,
 )
-from tests.support.samples import NOON_MS, fill, layout, noon_index, payloads, read
+from tests.support.samples import NOON_MS, fill, layout, payloads, read
+from wire import Reader
 
 LISTEN = Address.parse(LOOPBACK)
 BEATS = HeartbeatSettings(interval_ms=500, timeout_ms=5000)
@@ -105,35 +107,6 @@ async def test_two_queues_in_opposite_directions(tmp_path: Path) -> None:
         assert not two.one.source.stops + two.one.sink.stops + two.other.source.stops
 
 
-@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
-async def test_both_directions_go_through_one_live_pump(tmp_path: Path) -> None:
-    fill(tmp_path / "one" / "a", "FAST_DAILY", {0: 100})
-    fill(tmp_path / "other" / "b", "FAST_DAILY", {0: 100})
-    async with two_hosts(tmp_path) as two:
-        with (
-            Queue.open_for_append(two.here / "a") as ours,
-            Queue.open_for_append(two.there / "b") as theirs,
-            trio.fail_after(SECONDS),
-        ):
-            while not (is_live_both_ways(two.one) and is_live_both_ways(two.other)):
-                ours.append(b"to the other")
-                theirs.append(b"to the one")
-                await trio.sleep(0.002)
-        await copied(two.here / "a", two.there / "a")
-        await copied(two.there / "b", two.here / "b")
-        assert len(two.one.endpoint.sessions) == 1
-
-
-def is_live_both_ways(host: Host) -> bool:
-    """True while a live pump has queues in both directions."""
-    for pump, session in host.endpoint._live.items():
-        assert isinstance(session, DuplexSession)
-        goes_out = any(each.lane is not None for each in session.source.outgoing.values())
-        if pump._shared.turn.is_working and goes_out and session.sink._lanes.each:
-            return True
-    return False
-
-
 async def test_a_back_copy_while_the_other_queue_streams(tmp_path: Path) -> None:
     """Each source has lost its last excerpts; both get them back over the same connection."""
     first = {}
@@ -146,35 +119,6 @@ async def test_a_back_copy_while_the_other_queue_streams(tmp_path: Path) -> None
         await copied(two.here / "b", two.there / "b")
         with trio.fail_after(SECONDS):
             await eventually(lambda: all(s.is_settled for s in two.one.endpoint.sessions))
-
-
-async def test_a_queue_goes_one_way(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a queue goes one way: 'a' is to go both"):
-        async with serve_host(
-            settings(1, listen=LOOPBACK), sources={"a": tmp_path}, sinks={"a": tmp_path}
-        ):
-            pass
-
-
-async def test_a_host_of_both_meets_a_source_and_a_sink(tmp_path: Path) -> None:
-    """It streams to a sink that dials, and takes from a source that dials."""
-    ours = fill(tmp_path / "out", "FAST_DAILY", {0: 100})
-    theirs = fill(tmp_path / "theirs", "FAST_DAILY", {0: 200})
-    async with serve_host(
-        settings(1, listen=LOOPBACK),
-        sources={"q": tmp_path / "out"},
-        sinks={"theirs": tmp_path / "in"},
-    ) as host:
-        source = live_sink(tmp_path / "copy", host.port)
-        async with source:
-            await copied(tmp_path / "out", tmp_path / "copy")
-        async with serve_source(
-            [tmp_path / "theirs"], connect=at(host.port), host_id=3, remote_ids=[1]
-        ) as dialler:
-            with trio.fail_after(SECONDS):
-                await dialler.wait_acked(theirs[-1][0])
-    assert read(tmp_path / "in") == theirs
-    assert read(tmp_path / "copy") == ours
 
 
 async def test_a_queue_that_is_taken_elsewhere_is_offered_when_it_is_free(tmp_path: Path) -> None:
@@ -254,29 +198,6 @@ async def test_a_programs_handlers_beside_the_queues(tmp_path: Path) -> None:
     assert len(asks.echoes[0].closed_for) == len(answers.kind.made[0].closed_for) == 1
 
 
-async def test_a_program_meets_a_peer_without_it(tmp_path: Path) -> None:
-    ours = fill(tmp_path / "q", "FAST_DAILY", {0: 70})
-    asks = Greeter()
-    async with live_source(tmp_path / "q", program=asks) as source:
-        async with live_sink(tmp_path / "copy", source.port):
-            with trio.fail_after(SECONDS):
-                await source.wait_acked(ours[-1][0])
-    assert asks.echoes == []
-
-
-async def test_a_program_and_queues_both_ways(tmp_path: Path) -> None:
-    both = Greeter()
-    async with two_hosts(tmp_path, program=both) as two:
-        await eventually(lambda: len(both.kind.made) == 2)
-        for echo in list(both.echoes):
-            echo.say("x" * 30_000)
-        await eventually(lambda: len(both.told_of) == 2)
-        with Queue.open_for_append(two.here / "a") as queue:
-            queue.appender().append([b"y"], NOON_MS)
-        with trio.fail_after(SECONDS):
-            await two.one.source.wait_acked(noon_index())
-
-
 # guests
 
 
@@ -321,3 +242,185 @@ async def test_a_guest_has_no_queues(tmp_path: Path, has_program: bool) -> None:
             own, sources={"q": tmp_path} if has_program else {}, sinks={}, program=program
         ):
             pass
+
+
+MISTAKE = "a mistake of the program"
+NAMED = "EchoHandler at '/echo/1'"
+
+
+class Raising(Echo):
+    """The half that answers; one of its methods fails at what the peer says."""
+
+    fails_in = "receive"
+
+    def receive(self, name: str, reader: Reader, now: float) -> bool:
+        known = super().receive(name, reader, now)
+        if self.fails_in == "receive":
+            raise LookupError(MISTAKE)
+        if self.fails_in == "tick":
+            super().__setattr__("deadline", now)
+        return known
+
+    def tick(self, now: float) -> None:
+        raise LookupError(MISTAKE)
+
+    def produce(self, room: int) -> bytes:
+        data = super().produce(room)
+        if data and self.fails_in == "produce":
+            raise LookupError(MISTAKE)
+        return data[:-1] if self.fails_in == "half a document" else data
+
+    def closed(self, reason: str) -> None:
+        super().closed(reason)
+        if self.fails_in == "closed":
+            raise LookupError(MISTAKE)
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__
+        if name == "deadline" and own("heard") and own("fails_in") == "deadline":
+            raise LookupError(MISTAKE)
+        return own(name)
+
+
+class RaisingKind(EchoKind):
+    """Fails as the peer registers, or makes halves that do."""
+
+    fails_in = "receive"
+
+    def read_body(self, fields: Mapping[str, Reader]) -> str:
+        if self.fails_in == "read_body":
+            raise LookupError(MISTAKE)
+        return super().read_body(fields)
+
+    def accept(self, csp: str, cid: Cid, body: object, link: LinkView, now: float) -> Echo | str:
+        if self.fails_in == "accept":
+            raise LookupError(MISTAKE)
+        half = Raising(csp, link, answers=self.fails_in != "told", cid=cid)
+        half.fails_in = self.fails_in
+        self.made.append(half)
+        return half
+
+
+class Answering:
+    """The program of the host that is to stay."""
+
+    def __init__(self, fails_in: str) -> None:
+        self.kind = RaisingKind()
+        self.kind.fails_in = fails_in
+        self.connections = 0
+
+    @property
+    def kinds(self) -> tuple[EchoKind, ...]:
+        return (self.kind,)
+
+    async def connected(self, link: LinkView) -> None:
+        self.connections += 1
+        if self.kind.fails_in == "connected" and self.connections == 1:
+            raise LookupError(MISTAKE)
+
+    async def told(self, link: LinkView, event: object) -> None:
+        async with trio.open_nursery():  # as one of the program's own tasks would
+            raise LookupError(MISTAKE)
+
+
+class Asking:
+    """Has each peer answer, once, whatever comes of it."""
+
+    def __init__(self) -> None:
+        self.kind = EchoKind()
+        self.halves: list[Echo] = []
+
+    @property
+    def kinds(self) -> tuple[EchoKind, ...]:
+        return (self.kind,)
+
+    async def connected(self, link: LinkView) -> None:
+        half = register(link, self.kind, "/echo/1")
+        self.halves.append(half)
+        if len(self.halves) == 1:
+            link.send(half.cid, text_document("say", "hello"))
+
+    async def told(self, link: LinkView, event: object) -> None:
+        pass
+
+
+def settings_of(path: Path) -> HostSettings:
+    Queue.open_for_append(path, create="FAST_DAILY").close()
+    return HostSettings.of(listen=LOOPBACK, sources={"q": path})
+
+
+def peer_of(port: int | None, path: Path) -> HostSettings:
+    return HostSettings.of(connect=at(port), sinks={"q": path})
+
+
+def says_mistake(caplog: pytest.LogCaptureFixture) -> bool:
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    return any(NAMED in each and "host 2 at " in each and MISTAKE in each for each in told)
+
+
+@pytest.mark.parametrize(
+    "fails_in",
+    ["receive", "tick", "produce", "half a document", "deadline", "closed", "accept", "read_body"],
+)
+async def test_a_handler_that_fails_ends_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fails_in: str
+) -> None:
+    answering, asking = Answering(fails_in), Asking()
+    async with Host(settings_of(tmp_path / "q"), program=answering) as host:
+        async with Host(peer_of(host.port, tmp_path / "copy"), program=asking):
+            await eventually(lambda: bool(asking.halves))
+            if fails_in == "closed":
+                asking.halves[0].link.remove(asking.halves[0].cid)
+            if fails_in == "half a document":
+                await eventually(lambda: "that is not whole" in caplog.text)
+            else:
+                await eventually(partial(says_mistake, caplog))
+            if fails_in not in ("closed", "accept", "read_body"):
+                await eventually(lambda: asking.halves[0].closed_for == [HANDLER_FAILED])
+                assert len(answering.kind.made[0].closed_for) == 1
+            with trio.fail_after(SECONDS):  # the queue goes on, over the same connection
+                await host.queue().wait_acked(await host.queue().append(b"x"), n=1)
+            assert len(asking.halves) == 1
+
+
+@pytest.mark.parametrize("fails_in", ["connected", "told"])
+async def test_a_program_that_fails_ends_the_connection_that_it_was_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fails_in: str
+) -> None:
+    answering, asking = Answering(fails_in), Asking()
+    async with Host(settings_of(tmp_path / "q"), program=answering) as host:
+        async with Host(peer_of(host.port, tmp_path / "copy"), program=asking):
+            await eventually(lambda: answering.connections == 2)
+            assert "closed: the program has failed: " in caplog.text
+            assert MISTAKE in caplog.text
+            with trio.fail_after(SECONDS):
+                await host.queue().wait_acked(await host.queue().append(b"x"), n=1)
+
+
+# what is contained
+
+
+def contained(raised: BaseException) -> list[Exception]:
+    told: list[Exception] = []
+    with Contained(told.append, OSError):
+        raise raised
+    return told
+
+
+def test_of_a_group_what_is_no_exception_goes_through() -> None:
+    told: list[Exception] = []
+    ends, mistake = SystemExit(7), LookupError(MISTAKE)
+    with pytest.raises(BaseExceptionGroup) as caught, Contained(told.append):
+        raise BaseExceptionGroup("", [mistake, ends])
+    assert caught.value.exceptions == (ends,)
+    assert [each.exceptions for each in told if isinstance(each, ExceptionGroup)] == [(mistake,)]
+
+
+async def test_cancellation_goes_through() -> None:
+    told: list[Exception] = []
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        with Contained(told.append):
+            await trio.sleep(math.inf)
+    assert scope.cancelled_caught
+    assert not told

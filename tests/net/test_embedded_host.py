@@ -1,7 +1,6 @@
 """A host inside a program: its queues, what is wrong with how it is used, and its end."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -187,23 +186,6 @@ async def test_f26_f27_f28_each_queue_waits_as_it_was_given(
         assert held(paths[name]) == [b"stays"]
 
 
-async def test_a_task_waits_as_a_policy_says(tmp_path: Path) -> None:
-    synced = AckPolicy(level=AckLevel.SYNCED, timeout_seconds=SECONDS)
-    nobody = AckPolicy(hosts=frozenset({7}), timeout_seconds=0.01, on_timeout=OnTimeout.FAIL)
-    async with two_hosts(tmp_path) as (one, _):
-        queue = one.queue("orders")
-        index = await queue.append(b"a", now_ms=NOON_MS)
-        assert await queue.wait_acked(index, policy=synced) is cqrepl.AckOutcome.ACKED
-        assert queue.leading.marks()[2][AckLevel.SYNCED] == index
-        with pytest.raises(AckUnknown, match="not known whether hosts have"):
-            await queue.wait_acked(index, policy=nobody)
-        with pytest.raises(ValueError, match="a policy, or a number of hosts"):
-            await queue.wait_acked(index, hosts=[2], policy=synced)
-        with pytest.raises(RuntimeError, match="waits with wait_acked"):
-            queue.leading.append([b"is not written"], policy=synced)
-    assert held(tmp_path / "here" / "orders") == [b"a"]
-
-
 async def test_an_append_waits_for_the_window_of_its_policy(tmp_path: Path) -> None:
     path = made(tmp_path / "q")
     one = HostSettings.of(listen=LOOPBACK, host_id=1, sources={"q": path})
@@ -259,31 +241,6 @@ async def test_what_is_appended_waits_for_the_policy_that_the_queue_was_given(
             assert queue.leading.marks()[2][AckLevel.SYNCED] == last
             assert await queue.wait_acked(last) is cqrepl.AckOutcome.ACKED
     assert held(tmp_path / "copy") == [b"a", b"b", b"c"]
-
-
-@pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
-async def test_so_many_excerpts_are_under_way_as_the_window_of_the_queue_lets(
-    tmp_path: Path, is_task: bool
-) -> None:
-    own = AckPolicy(window=2, timeout_seconds=0.01, on_timeout=OnTimeout.FAIL)
-    one = HostSettings.of(
-        listen=LOOPBACK,
-        sources={"q": made(tmp_path / "q")},
-        source=SourceSettings(policies={"q": own}),
-    )
-    async with Host(one) as host:
-        queue = host.queue()
-
-        async def append(payload: bytes) -> int:
-            if is_task:
-                return await queue.append(payload)
-            return await trio.to_thread.run_sync(queue.append_here, [payload], None)
-
-        await append(b"a")
-        await append(b"b")
-        with pytest.raises(AckUnknown):
-            await append(b"is not written")
-    assert held(tmp_path / "q") == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
@@ -365,17 +322,6 @@ async def test_a_host_runs_once(tmp_path: Path) -> None:
     assert held(tmp_path / "q") == [b"a"]
 
 
-async def test_the_usual_ids(tmp_path: Path) -> None:
-    """As `serve_source`, `serve_sink` and the commands have them."""
-    here = {"q": tmp_path}
-    only_out = HostSettings.of(connect="host:1", sources=here)
-    both = HostSettings.of(connect="host:1", sources=here, sinks={"p": tmp_path / "p"})
-    only_in = HostSettings.of(connect="host:1", sinks=here)
-    assert (only_out.protocol.host_id, only_out.protocol.remote_ids) == (1, frozenset({2}))
-    for settings in (both, only_in):
-        assert (settings.protocol.host_id, settings.protocol.remote_ids) == (2, frozenset({1}))
-
-
 def test_asyncio_is_told_what_there_is(tmp_path: Path) -> None:
     path = made(tmp_path / "q")
     settings = HostSettings.of(listen=LOOPBACK, sources={"q": path})
@@ -415,29 +361,6 @@ async def test_the_boards_wait_for_no_loop_of_asyncio(tmp_path: Path) -> None:
                 asyncio.run(tasks())
 
         await trio.to_thread.run_sync(other_loop)
-
-
-def test_no_loop_is_told_what_there_is(tmp_path: Path) -> None:
-    settings = HostSettings.of(listen=LOOPBACK, sources={"q": made(tmp_path / "q")})
-    with pytest.raises(RuntimeError, match=r"none runs here: .* or take cqrepl.blocking.Host$"):
-        Host(settings).__aenter__().send(None)
-
-
-async def test_threads_append_at_the_same_time(tmp_path: Path) -> None:
-    settings = HostSettings.of(listen=LOOPBACK, sources={"q": made(tmp_path / "q")})
-    async with Host(settings) as host:
-        queue = host.queue()
-        begin = threading.Barrier(4)
-
-        def work() -> None:
-            begin.wait()
-            for _ in range(50):
-                queue.append_here([b"a"], NOON_MS)
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(4):
-                nursery.start_soon(trio.to_thread.run_sync, work)
-    assert held(tmp_path / "q") == [b"a"] * 200
 
 
 async def test_it_is_asked_at_a_socket_if_its_settings_name_one(tmp_path: Path) -> None:

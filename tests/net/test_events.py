@@ -1,8 +1,6 @@
 """A host tells its program how things stand, from a thread that holds up nothing."""
 
-import asyncio
 import threading
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,18 +8,14 @@ from typing import Any
 import pytest
 import trio
 
-import cqrepl.aio
-import cqrepl.blocking
 from cqrepl.host import Host
-from cqrepl.protocol import AckPolicy, StopReason
-from cqrepl.protocol.ackpolicy import From
+from cqrepl.protocol import StopReason
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.hostevents import EventDesk, HostEvents, _lag, telling
+from cqrepl.replicator.hostevents import HostEvents, _lag, telling
 from cqrepl.replicator.reaches import Reach
 from cqrepl.replicator.rolelog import Role
-from cqrepl.replicator.settings import HostSettings, SourceSettings
+from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.source import serve_source
-from tests.support.nothreads import no_threads
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -33,8 +27,7 @@ from tests.support.replicas import (
     more_excerpts,
     stopped,
 )
-from tests.support.samples import fill, noon_index, read
-from tests.support.triothreads import none_kept
+from tests.support.samples import fill, noon_index
 
 LAST = noon_index(sequence=2)
 
@@ -86,31 +79,6 @@ def sink_host(copy: Path, port: int | None, **more: Any) -> HostSettings:
     return HostSettings.of(connect=at(port), sinks={"q": copy}, **BEATS, **more)
 
 
-async def test_what_there_is_no_thread_for_is_told_later(path: Path) -> None:
-    told = Told()
-    async with live_source(path) as source:
-        desk = EventDesk(told.events, source)
-        with ExitStack() as refused:
-            refused.enter_context(none_kept())
-            refused.enter_context(no_threads())
-            async with desk.running():
-                await eventually(lambda: bool(desk._roles))
-                for _ in range(20):
-                    await trio.lowlevel.checkpoint()
-                assert not told.all
-                refused.close()
-                await eventually(lambda: told.of("role") == [["q", Role.LEADING]])
-
-
-async def test_an_append_without_a_thread_is_an_error_of_the_machine(path: Path) -> None:
-    async with Host(source_host(path)) as host:
-        queue = host.queue("q")
-        with none_kept(), no_threads(), pytest.raises(OSError, match="can't start new thread"):
-            await queue.append(b"never")
-        assert await queue.append(b"more") > LAST
-    assert [payload for _, payload in read(path)][3:] == [b"more"]
-
-
 @pytest.mark.usefixtures("has_pump")
 async def test_a_host_tells_what_is_safe_and_how_far_copies_are(path: Path, copy: Path) -> None:
     here, there = Told(), Told()
@@ -128,19 +96,6 @@ async def test_a_host_tells_what_is_safe_and_how_far_copies_are(path: Path, copy
     assert there.of("role") == [["q", Role.FOLLOWING]]
     assert there.of("acked") == here.of("diverged") == there.of("diverged") == []
     assert threading.get_ident() not in here.threads | there.threads
-
-
-async def test_the_policy_says_what_is_safe(path: Path, copy: Path) -> None:
-    two = AckPolicy(from_=From.ALL, hosts=frozenset({2, 3}))
-    told = Told()
-    policies = SourceSettings(policies={"q": two})
-    async with Host(source_host(path, source=policies), events=told.events) as host:
-        async with live_sink(copy, host.port, host_id=2):
-            await host.queue("q").wait_acked(LAST, hosts=[2])
-            await eventually(lambda: ["q", 2, 0] in told.of("lag"))
-            assert told.of("acked") == []
-            async with live_sink(copy.with_name("two"), host.port, host_id=3):
-                await eventually(lambda: told.of("acked") == [["q", LAST]])
 
 
 async def test_a_program_that_takes_its_time_holds_up_nothing(path: Path, copy: Path) -> None:
@@ -240,22 +195,6 @@ async def test_what_is_new_at_the_end_is_told(path: Path, copy: Path) -> None:
         async with live_sink(copy, source.port), telling(told.events, source):
             await source.wait_acked(LAST)
         assert ["q", LAST] in told.of("acked")
-
-
-@pytest.mark.usefixtures("unhurried_ends")
-def test_hosts_for_threads_and_for_asyncio_tell_it_too(path: Path, copy: Path) -> None:
-    here, there = Told(), Told()
-
-    async def follow(port: int | None) -> None:
-        async with cqrepl.aio.Host(sink_host(copy, port), events=there.events):
-            while not (there.of("role") and there.of("lag")):
-                await asyncio.sleep(0.01)
-
-    with cqrepl.blocking.Host(source_host(path), events=here.events) as host:
-        asyncio.run(asyncio.wait_for(follow(host.port), SECONDS))
-        host.queue("q").wait_acked(LAST, timeout=SECONDS)
-    assert here.of("acked")[-1] == ["q", LAST]
-    assert there.of("role") == [["q", Role.FOLLOWING]]
 
 
 @pytest.mark.parametrize(

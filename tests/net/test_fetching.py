@@ -11,14 +11,14 @@ from cqrepl.commands.guestfetch import fetch
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
-from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
+from cqrepl.queue.files.closedcycles import ClosedCycles
 from cqrepl.queue.inspection.closedfiles import wanting
 from cqrepl.replicator.lostcycles import fetcher, fetchkind
 from cqrepl.replicator.lostcycles.fetcher import FOLDER_PREFIX
 from cqrepl.replicator.source import Source
 from tests.support.copies import assert_same
 from tests.support.replicas import acked, eventually, joined, live_sink, live_source
-from tests.support.samples import flip_byte, layout, noon_index, noon_path, read
+from tests.support.samples import flip_byte, layout, noon_index, noon_path
 
 COUNTS = {0: 300, 1: 40, 2: 3, 3: 4}
 
@@ -97,15 +97,6 @@ async def test_what_is_lost_comes_back(tmp_path: Path, path: Path, how: str) -> 
             assert not sink.stops
 
 
-async def test_several_at_a_time(tmp_path: Path, path: Path) -> None:
-    for ahead in (1, 2):
-        noon_path(path, ahead=ahead).unlink()
-    before = read(tmp_path / "q")
-    async with live_source(tmp_path / "q") as source:
-        await fetched(path, source)
-    assert read(path) == before
-
-
 async def test_what_a_killed_one_left_goes(tmp_path: Path, path: Path) -> None:
     damage(path, "gone")
     left, at_work, users = (
@@ -175,12 +166,6 @@ async def test_what_is_something_else_is_not_taken(tmp_path: Path, path: Path) -
             await fetched(path, source)
     assert noon_path(path, ahead=1).read_bytes() == before
     assert not any(path.glob(f"{FOLDER_PREFIX}*"))
-
-
-async def test_what_was_never_noted_is_not_missed(path: Path) -> None:
-    noon_path(path, ahead=1).unlink()
-    (path / CLOSED_FILE_NAME).unlink()
-    assert wanted(path) == []
 
 
 async def test_a_host_that_gives_more_is_not_listened_to(tmp_path: Path, path: Path) -> None:

@@ -6,7 +6,6 @@ A Java source does not say how its queue rolls: `tests/interop/test_network_java
 from pathlib import Path
 
 import pytest
-import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import LayoutMismatch, Queue, QueueLayout
@@ -102,18 +101,6 @@ async def test_a_later_index_may_jump(tmp_path: Path) -> None:
         assert not sink.stops
 
 
-async def test_a_file_that_is_there_is_filled_on(tmp_path: Path) -> None:
-    copy = tmp_path / "q"
-    first = index_in("FAST_HOURLY", NOON_MS)
-    for any_cycle, sequence in ((True, 0), (False, 1)):
-        async with serve_sink([copy], listen=LOOPBACK, any_cycle=any_cycle) as sink:
-            async with scripted(sink.port, 1, 2) as source:
-                await source.offer("q", CID, first + sequence if sequence else 0)
-                # of a source that says nothing of its lineage the first comes again
-                await source.send(peer.excerpts(first, *[b"x"] * (sequence + 1), cid=CID))
-                await source.hear_stored(first + sequence)
-
-
 @pytest.mark.parametrize("is_allowed", [False, True])
 async def test_t14_thousands_of_files_of_times_to_come(tmp_path: Path, is_allowed: bool) -> None:
     """Each excerpt is of the day after the one before: a few are taken, and then no more."""
@@ -133,20 +120,6 @@ async def test_t14_thousands_of_files_of_times_to_come(tmp_path: Path, is_allowe
     files = len(list(copy.glob("*.cq4")))
     # today's and tomorrow's are not of times to come
     assert files == wanted if is_allowed else files <= AHEAD_FILES_MAX + 3
-
-
-async def test_t14_thousands_of_files_that_a_live_pump_would_make(tmp_path: Path) -> None:
-    """A real source, whose application has a clock that runs far ahead."""
-    now_ms, original = surroundings().wall_ms(), tmp_path / "q"
-    with Queue.open_for_append(original, create=layout()) as queue:
-        queue.append(b"now", now_ms=now_ms)
-        async with live_source(original) as source, live_sink(tmp_path / "copy", source.port):
-            for day in range(3 * AHEAD_FILES_MAX):
-                queue.append(b"later", now_ms=now_ms + day * _DAY_MS)
-                await trio.sleep(0.01)
-            await eventually(lambda: bool(source.stops))
-            assert "cycles of times to come" in source.stops[0].message
-    assert len(list((tmp_path / "copy").glob("*.cq4"))) <= AHEAD_FILES_MAX + 4
 
 
 async def test_t14_short_cycles_go_on(tmp_path: Path) -> None:

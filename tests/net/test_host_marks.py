@@ -1,6 +1,5 @@
 """The marks of each sink host: over its connections, over restarts of the source, in `Source`."""
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -8,33 +7,40 @@ from pathlib import Path
 import pytest
 import trio
 
+from cqrepl import Source
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
-from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
+from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.disk import syncer
 from cqrepl.replicator.marks.ackboard import AckBell, WaitEnded
+from cqrepl.replicator.marks.counters import Tally
 from cqrepl.replicator.marks.hostmarks import HostMarks, QueueMarks
-from cqrepl.replicator.source import Source
+from cqrepl.replicator.marks.resends import (
+    FEW_EXCERPTS,
+    RESEND_SECONDS,
+    RESENDS_MAX,
+    Resends,
+    is_resend,
+)
 from tests.support import peer
-from tests.support.relay import Relay
+from tests.support.copies import assert_same
 from tests.support.replicas import (
     SECONDS,
     acked,
     copied,
     eventually,
+    joined,
     live_sink,
     live_source,
     more_excerpts,
     stopped,
 )
-from tests.support.samples import fill, noon_index
+from tests.support.samples import Excerpts, fill, noon_index
 from tests.support.scripted import scripted
-from tests.support.tables import fill_keys, keys_of, set_word
-
-LOGGER = "cqrepl.replicator.marks.hostmarks"
+from tests.support.tables import fill_keys, keys_of
 
 
 def marks_in(source: Source) -> dict[int, tuple[int, int]]:
@@ -59,13 +65,6 @@ def both(index: int) -> tuple[int, int]:
     return index, index
 
 
-@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
-def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
-    return bool(request.param)
-
-
 @pytest.mark.usefixtures("has_pump")
 async def test_each_host_has_its_own_marks_and_keeps_them_over_a_restart(tmp_path: Path) -> None:
     """Host 3 leaves in between: it is behind, and Java's marks are those of host 2."""
@@ -86,33 +85,6 @@ async def test_each_host_has_its_own_marks_and_keeps_them_over_a_restart(tmp_pat
             await eventually(lambda: marks_in(source) == {2: both(last), 3: both(last)})
     assert keys_of(path)["cqrepl.3.idx"] == last
     assert marks_of_java(path) == both(last)
-
-
-@pytest.mark.usefixtures("has_pump")
-async def test_one_excerpt_after_another_raises_the_marks(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 3})
-    async with live_source(path) as source, live_sink(tmp_path / "copy", source.port):
-        for sequence in range(3, 13):
-            index = more_excerpts(path, sequence, 1)[-1][0]
-            await acked(source, index)
-            assert marks_in(source) == {2: both(index)}
-            assert keys_of(path)["cqrepl.2.snt"] == keys_of(path)["cqrepl.2.idx"] == index
-
-
-async def test_marks_are_kept_over_a_reconnect(tmp_path: Path) -> None:
-    path, copy = tmp_path / "q", tmp_path / "copy"
-    written = fill(path, "FAST_DAILY", {0: 200})
-    async with live_source(path) as source, Relay(source.port).running() as relay:
-        async with live_sink(copy, relay.port):
-            await acked(source, written[-1][0])
-            marks = source.queues["q"].marks[2]
-            relay.reset()
-            assert marks_in(source) == {2: both(written[-1][0])}
-            last = more_excerpts(path, 200, 20)[-1][0]
-            await copied(path, copy)
-            await eventually(lambda: marks_in(source) == {2: both(last)})
-            assert source.queues["q"].marks[2] is marks
 
 
 @pytest.mark.parametrize("nth", [0, 4])
@@ -143,26 +115,6 @@ async def test_a_host_that_comes_back_with_less_holds_its_store_files_again(
         assert marks_in(source) == {2: both(last)}
 
 
-async def test_what_a_host_had_before_is_acknowledged(tmp_path: Path) -> None:
-    """Nothing goes over the wire: it was never sent."""
-    path, copy = tmp_path / "q", tmp_path / "copy"
-    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
-    fill(copy, "FAST_DAILY", {0: 20})
-    async with live_source(path) as source, live_sink(copy, source.port, host_id=7):
-        await eventually(lambda: marks_in(source) == {7: (-1, last)})
-    assert "cqrepl.7.snt" not in keys_of(path)
-
-
-async def test_a_source_that_asks_for_no_acknowledgements_marks_what_it_sent(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "q"
-    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
-    async with live_source(path, acknowledge=False) as source:
-        async with live_sink(tmp_path / "copy", source.port):
-            await eventually(lambda: marks_in(source) == {2: (last, -1)})
-
-
 async def test_with_a_full_table_store_marks_are_in_the_side_file(tmp_path: Path) -> None:
     path = tmp_path / "q"
     last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
@@ -172,19 +124,6 @@ async def test_with_a_full_table_store_marks_are_in_the_side_file(tmp_path: Path
     assert (path / SLOTS_FILE_NAME).exists()
     async with live_source(path) as source:
         assert marks_in(source) == {2: both(last)}
-
-
-async def test_where_nothing_can_be_kept_marks_live_as_long_as_the_source(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
-    (path / "metadata.cq4t").unlink()
-    async with live_source(path) as source:
-        async with live_sink(tmp_path / "copy", source.port):
-            await acked(source, last)
-        assert marks_in(source) == {2: both(last)}
-    assert marks_in(source) == {2: both(last)}, "still to be read"
-    async with live_source(path) as source:
-        assert marks_in(source) == {}
 
 
 @pytest.mark.usefixtures("has_pump")
@@ -221,81 +160,6 @@ async def test_what_a_sink_acknowledges_counts_though_the_queue_has_ended(
         assert len(source.endpoint.sessions) == 1
 
 
-def has_marks(source: Source, host_id: int) -> bool:
-    return host_id in source.queues["q"].marks
-
-
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == LOGGER]
-
-
-async def test_a_table_store_that_is_nearly_full_is_warned_of_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "q"
-    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
-    fill_keys(path, KEYS_END_WARNED - 100)
-    with caplog.at_level(logging.WARNING, logger=LOGGER):
-        async with live_source(path) as source:
-            async with live_sink(tmp_path / "copy", source.port):
-                await acked(source, last)
-            assert warnings(caplog) == []
-            fill_keys(path, KEYS_END_WARNED + 1)
-            for host_id in (3, 4):
-                async with live_sink(tmp_path / f"copy{host_id}", source.port, host_id=host_id):
-                    await eventually(partial(has_marks, source, host_id))
-            [said] = warnings(caplog)
-            with Queue.open(path) as queue:
-                end = queue.host_marks.keys_end()
-            assert f"'q': the keys of its table store end at {end} bytes; behind 65536" in said
-        async with live_source(path):
-            assert len(warnings(caplog)) == 2
-
-
-async def test_marks_that_cannot_be_read_stop_no_source(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "q"
-    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
-    (path / SLOTS_FILE_NAME).mkdir()
-    async with live_source(path) as source, live_sink(tmp_path / "copy", source.port):
-        await acked(source, last)
-        assert marks_in(source) == {2: both(last)}
-    assert "cannot be read" in warnings(caplog)[0]
-
-
-def test_guests_have_marks_that_nobody_else_sees(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 3})
-    before = keys_of(path)
-    with Queue.open(path) as queue:
-        marks = QueueMarks("q", queue.host_marks, AckBell().board("q"))
-        guest = marks.of(0)
-        guest.raise_sent(noon_index(sequence=2))
-        assert guest.sent == noon_index(sequence=2)
-        assert marks.known() == {}
-        assert marks.of(0) is not guest
-    assert keys_of(path) == before
-
-
-def test_marks_rise_and_say_so(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 3})
-    set_word(path, "cqrepl.2.snt", 0x20)
-    set_word(path, "cqrepl.9.idx", -1)
-    with Queue.open(path) as queue:
-        marks = QueueMarks("q", queue.host_marks, AckBell().board("q"))
-        host = marks.of(2)
-        host.raise_sent(0x10)
-        host.raise_acknowledged(0x08)
-        host.raise_acknowledged(0x07)
-        assert repr(host) == "HostMarks(2, sent=0x20, acknowledged=0x8, synced=-1, applied=-1)"
-        assert repr(marks.of(9)) == "HostMarks(9, sent=-1, acknowledged=-1, synced=-1, applied=-1)"
-        assert list(marks.known()) == [2]
-    assert keys_of(path)["cqrepl.2.snt"] == 0x20
-    assert keys_of(path)["cqrepl.2.idx"] == 8
-
-
 def test_no_mark_rises_beyond_what_a_host_was_passed_by_with(tmp_path: Path) -> None:
     """The host may acknowledge more: no mark counts that until its next stream begins."""
     fill(tmp_path, "FAST_DAILY", {0: 3})
@@ -330,3 +194,182 @@ def test_a_host_that_is_forgotten_counts_at_no_level(tmp_path: Path) -> None:
         again = marks.of(2)
         again.raise_acknowledged(0x10)  # it has said nothing of the other levels yet
         assert board.marks_at(AckLevel.SYNCED) == {}
+
+
+def tally(written: Excerpts, times: int = 1) -> Tally:
+    """The counters after so many transfers of these excerpts."""
+    return Tally(times * len(written), times * sum(len(data) for _, data in written))
+
+
+@pytest.mark.parametrize("has_pump", [True, False], ids=["usual", "without a live pump"])
+async def test_all_numbers_agree_with_what_is_in_the_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pump: bool
+) -> None:
+    if not has_pump:
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 700, 1: 40})
+    async with live_source(path) as source, live_sink(tmp_path / "copy", source.port) as sink:
+        await acked(source, written[-1][0])
+        sent = source.queues["q"].counters.drained()
+        assert sent.sent == sent.acknowledged == tally(written)
+        assert sent.index_sent == sent.index_acknowledged == written[-1][0]
+        assert sink.queues["q"].counters.drained().received == tally(written)
+        with Queue.open(path) as queue:
+            assert queue.sent_index == sent.index_sent
+            assert queue.acknowledged_index == sent.index_acknowledged
+
+
+async def test_what_a_sink_had_before_moves_the_mark_alone(tmp_path: Path) -> None:
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(path, "FAST_DAILY", {0: 100})
+    assert fill(copy, "FAST_DAILY", {0: 100}) == written
+    async with live_source(path) as source, live_sink(copy, source.port) as sink:
+        await acked(source, written[-1][0])
+        counters = source.queues["q"].counters.drained()
+        assert counters.acknowledged == counters.sent == Tally()
+        more = more_excerpts(path, 100, 20)
+        await acked(source, more[-1][0])
+        assert counters.drained().acknowledged == tally(more)
+        assert sink.queues["q"].counters.drained().received == tally(more)
+
+
+SHIFT = 32
+LAST = noon_index(sequence=3 * FEW_EXCERPTS)
+
+
+@pytest.mark.parametrize(
+    ("next_index", "acknowledged", "is_one"),
+    [
+        (0, -1, False),  # it never had anything
+        (LAST + 1, LAST, False),
+        (LAST, LAST, False),  # an acknowledgement that was lost
+        (LAST - FEW_EXCERPTS + 1, LAST, False),  # what a power cut took
+        (LAST - FEW_EXCERPTS, LAST, True),
+        (noon_index(ahead=-1), LAST, True),
+        (0, noon_index(), True),
+    ],
+)
+def test_t13_what_counts_as_asking_again(next_index: int, acknowledged: int, is_one: bool) -> None:
+    assert is_resend(next_index, acknowledged, SHIFT) == is_one
+
+
+def test_t13_a_few_at_once_and_then_one_now_and_then() -> None:
+    resends = Resends()
+    due = [resends.next(100.0) - 100.0 for _ in range(RESENDS_MAX + 3)]
+    assert due == [0.0] * RESENDS_MAX + [RESEND_SECONDS * nth for nth in (1, 2, 3)]
+    due = [resends.next(9000.0) - 9000.0 for _ in range(RESENDS_MAX + 1)]
+    assert due == [0.0] * RESENDS_MAX + [RESEND_SECONDS]
+
+
+async def test_t13_everything_again_and_again(tmp_path: Path) -> None:
+    """A few times it comes at once, then it waits; another sink does not, nor one that is further.
+
+    The one that waits gets it all the same, in its time.
+    """
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    first, last = written[0][0], written[-1][0]
+    async with live_source(tmp_path / "q") as source:
+        for _ in range(1 + RESENDS_MAX):
+            async with scripted(source.port, 9, 1) as sink:
+                _, cid = await sink.answer(0)
+                await sink.send(peer.end_of_stream(cid))
+                await sink.hear("re", 3)
+                await sink.send(peer.acknowledgement(last, 1, cid))
+                await eventually(lambda: source.queues["q"].marks[9].acknowledged == last)
+            await eventually(lambda: not source.endpoint.sessions)
+        async with scripted(source.port, 9, 1) as sink:
+            _, cid = await sink.answer(0)
+            await sink.send(peer.end_of_stream(cid))
+            async with live_sink(tmp_path / "copy", source.port):
+                await acked(source, last)
+                await copied(tmp_path / "q", tmp_path / "copy")
+            assert not sink.all("re")
+            assert not source.stops
+            await sink.hear("re", 3)
+            assert [message["re"][0] for message in sink.all("re")] == [*range(first, last + 1)]
+        await eventually(lambda: not source.endpoint.sessions)
+        async with scripted(source.port, 9, 1) as sink:
+            _, cid = await sink.answer(last)
+            await sink.send(peer.end_of_stream(cid))
+            assert [each["re"][0] for each in await sink.hear("re", 1)] == [last]
+
+
+async def test_marks_are_lowered_and_rise_with_what_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a backup was put back: the table store knows more than the store file has."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 9})
+    fill(tmp_path / "copy", "FAST_DAILY", {0: 9})
+    fill(tmp_path / "less", "FAST_DAILY", {0: 4})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    for file in (tmp_path / "less").glob("*.cq4"):
+        file.rename(tmp_path / "q" / file.name)
+    caplog.clear()
+    async with live_source(tmp_path / "q") as source:
+        assert source.queues["q"].marks[2].acknowledged == written[3][0]
+        assert "host 2 may return it" in caplog.text
+    with Queue.open(tmp_path / "q") as queue:
+        assert queue.acknowledged_index == written[3][0]
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+        assert source.queues["q"].marks[2].acknowledged == written[-1][0]
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+async def test_each_copy_counts_once_one_has_given_back_the_end(tmp_path: Path) -> None:
+    """The second one has all that the first one has given back, and is sent nothing."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 9})
+    fill(tmp_path / "less", "FAST_DAILY", {0: 4})
+    last = written[-1][0]
+
+    async def all_acked(source: Source) -> None:
+        marks = source.queues["q"].marks
+        await eventually(lambda: all(each.acknowledged == last for each in marks.values()))
+        assert marks.keys() == {2, 3}
+
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "two", source.port):
+            async with live_sink(tmp_path / "three", source.port, host_id=3):
+                await eventually(lambda: len(source.queues["q"].marks) == 2)
+                await all_acked(source)
+    for file in (tmp_path / "less").glob("*.cq4"):
+        file.rename(tmp_path / "q" / file.name)
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "two", source.port):
+            await acked(source, last)
+            async with live_sink(tmp_path / "three", source.port, host_id=3):
+                await all_acked(source)
+    assert_same(tmp_path / "q", tmp_path / "three")
+
+
+async def test_its_readers_go_back_to_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else they would pass over what gets the same indexes. At the start of a later cycle nothing
+    more was read."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 9})
+    end, later = written[4][0], noon_index(ahead=1)
+    stands = {"replicated:a": written[7][0], "b": written[8][0] + 1, "c": end}
+    with Queue.open(tmp_path / "q") as queue:
+        for name, index in stands.items():
+            queue.named_position(name).move(index)
+    fill(tmp_path / "less", "FAST_DAILY", {0: 4})
+    for file in (tmp_path / "less").glob("*.cq4"):
+        file.rename(tmp_path / "q" / file.name)
+    async with live_source(tmp_path / "q"):
+        pass
+    with Queue.open(tmp_path / "q") as queue:
+        found = {name: queue.named_position(name).load() for name in stands}
+        assert queue.named_position("replicated:a").version() == 1
+        assert found == dict.fromkeys(stands, end)
+    assert "its readers 'replicated:a', 'b' had read more" in caplog.text
+    caplog.clear()
+    with Queue.open(tmp_path / "q") as queue:
+        queue.named_position("d").move(later)
+    async with live_source(tmp_path / "q"):
+        pass
+    with Queue.open(tmp_path / "q") as queue:
+        assert queue.named_position("d").load() == later
+    assert "had read more" not in caplog.text

@@ -8,7 +8,7 @@ import pytest
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.capabilities import IDENTITY_CAPABILITY
 from cqrepl.queue import ExcerptBatch, Queue
-from cqrepl.queue.files.keptidentity import HIGH_KEY, LOW_KEY, KeptIdentity, new_identity
+from cqrepl.queue.files.keptidentity import HIGH_KEY, KeptIdentity, new_identity
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.identity import Identity
 from cqrepl.replicator.sink import Sink, serve_sink
@@ -28,7 +28,7 @@ from tests.support.replicas import (
     stopped,
 )
 from tests.support.samples import Excerpts, fill, layout, noon_index, read, stored
-from tests.support.tables import keys_of, set_word
+from tests.support.tables import is_free, keys_of
 
 
 def empty(path: Path) -> Path:
@@ -54,12 +54,6 @@ def give(path: Path, given: Identity | None = None) -> Identity:
     return given
 
 
-def lose(path: Path) -> None:
-    """As a table store has it that is older than its identity."""
-    for key in (HIGH_KEY, LOW_KEY):
-        set_word(path, key, 0)
-
-
 async def has(path: Path, wanted: Identity | None) -> None:
     assert wanted is not None
     await eventually(lambda: identity(path) == wanted)
@@ -67,6 +61,91 @@ async def has(path: Path, wanted: Identity | None) -> None:
 
 async def has_one(path: Path) -> None:
     await eventually(lambda: identity(path) is not None)
+
+
+def made(path: Path, count: int) -> Path:
+    """A queue of so many excerpts, each as any other one has it there."""
+    if count:
+        fill(path, "FAST_DAILY", {0: count})
+        return path
+    return empty(path)
+
+
+@pytest.mark.parametrize("source_dials", [False, True])
+@pytest.mark.parametrize(
+    ("source", "copy"),
+    [
+        ((3, False), None),
+        ((0, False), None),
+        ((3, True), (3, False)),
+        ((3, False), (3, True)),
+        ((3, False), (5, True)),
+    ],
+    ids=["new", "empty", "the copy has none", "the source has none", "an older source has none"],
+)
+async def test_both_sides_have_the_same_one(
+    tmp_path: Path,
+    source: tuple[int, bool],
+    copy: tuple[int, bool] | None,
+    source_dials: bool,
+) -> None:
+    """The one that is there, on proof of equal excerpts, or a new one; an older source gets back
+    what it lacks; and it stays over a restart."""
+    paths, given = (tmp_path / "q", tmp_path / "copy"), list[Identity | None]()
+    for path, side in zip(paths, (source, copy), strict=True):
+        if side is not None and made(path, side[0]) and side[1]:
+            given.append(give(path))
+    for _ in range(2):
+        async with joined(*paths, source_dials=source_dials) as (one, other):
+            await has_one(paths[0])
+            await eventually(lambda: identity(paths[0]) == identity(paths[1]))
+            await eventually(
+                lambda: is_free(paths[0]) and len(read(paths[0])) >= sizes(source, copy)
+            )
+            with Queue.open(paths[0]) as queue:
+                await acked(one, queue.append(b"more"))
+            assert not one.stops + other.stops
+    assert {identity(path) for path in paths} == ({*given} or {identity(paths[0])})
+    assert_same(*paths)
+
+
+def sizes(*sides: tuple[int, bool] | None) -> int:
+    """The number of excerpts that one side has at the least."""
+    return max(side[0] for side in sides if side)
+
+
+@pytest.mark.parametrize("source_dials", [False, True])
+@pytest.mark.parametrize(
+    ("mine", "theirs", "more"),
+    [
+        (0, 0, {}),
+        (3, 0, {}),
+        (0, 4, {}),
+        (3, 3, {}),
+        (3, -4, {"on_divergence": "quarantine"}),
+    ],
+    ids=["both empty", "theirs empty", "mine empty", "equal", "others, that might go aside"],
+)
+async def test_a_wrong_directory_is_refused_and_nothing_moves(
+    tmp_path: Path, mine: int, theirs: int, more: dict[str, str], source_dials: bool
+) -> None:
+    """Chains cannot tell where nothing is shared; equal ones wait until an identity is adopted."""
+    path, wrong = made(tmp_path / "q", mine), tmp_path / "other"
+    foreign(wrong, -theirs) if theirs < 0 else made(wrong, theirs)
+    one, other, held = give(path), give(wrong), (read(path), read(wrong))
+    if not (more and source_dials):
+        async with joined(path, wrong, source_dials=source_dials, **more) as (source, sink):
+            await refused(source, sink, one, other)
+            assert str(wrong) in sink.stops[0].message
+    assert (read(path), read(wrong)) == held
+    assert (identity(path), identity(wrong)) == (one, other)
+    assert not (wrong / "quarantine").exists()
+    if mine == theirs == 3:
+        give(wrong, one)
+        async with joined(path, wrong) as (source, sink):
+            with Queue.open(path) as queue:
+                await acked(source, queue.append(b"more"))
+            assert not sink.stops
 
 
 async def refused(source: Source, sink: Sink, *named: Identity | None) -> None:
@@ -85,25 +164,6 @@ async def refused(source: Source, sink: Sink, *named: Identity | None) -> None:
 # ---------------------------------------------------------------- made, and carried
 
 
-async def test_a_source_makes_one_and_its_copy_takes_it(tmp_path: Path) -> None:
-    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
-        await acked(source, last)
-        await has(tmp_path / "copy", identity(tmp_path / "q"))
-    made = identity(tmp_path / "q")
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        with Queue.open(tmp_path / "q") as queue:
-            await acked(source, queue.append(b"more"))
-        assert not sink.stops
-    assert identity(tmp_path / "q") == identity(tmp_path / "copy") == made
-
-
-async def test_two_empty_queues(tmp_path: Path) -> None:
-    async with joined(empty(tmp_path / "q"), tmp_path / "copy"):
-        await has_one(tmp_path / "q")
-        await has(tmp_path / "copy", identity(tmp_path / "q"))
-
-
 async def test_a_source_without_a_sink_makes_none(tmp_path: Path) -> None:
     before = (empty(tmp_path / "q") / FILE_NAME).read_bytes()
     async with live_source(tmp_path / "q"):
@@ -111,14 +171,6 @@ async def test_a_source_without_a_sink_makes_none(tmp_path: Path) -> None:
     assert identity(tmp_path / "q") is None
     assert HIGH_KEY not in keys_of(tmp_path / "q")
     assert len(before) == (tmp_path / "q" / FILE_NAME).stat().st_size
-
-
-async def test_a_copy_that_has_none_takes_it_on_proof(tmp_path: Path) -> None:
-    for name in ("q", "copy"):
-        fill(tmp_path / name, "FAST_DAILY", {0: 3})
-    made = give(tmp_path / "q")
-    async with joined(tmp_path / "q", tmp_path / "copy"):
-        await has(tmp_path / "copy", made)
 
 
 async def test_what_is_no_copy_takes_none(tmp_path: Path) -> None:
@@ -130,33 +182,6 @@ async def test_what_is_no_copy_takes_none(tmp_path: Path) -> None:
         await stopped(sink)
         assert sink.stops[0].reason is StopReason.DIVERGED
     assert identity(tmp_path / "copy") is None
-
-
-async def test_a_source_that_has_none_takes_that_of_its_copy(tmp_path: Path) -> None:
-    """It comes from a backup that is older than its identity, and gets back what it lacks."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    (*_, (last, _)) = fill(tmp_path / "copy", "FAST_DAILY", {0: 5})
-    made = give(tmp_path / "copy")
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        await has(tmp_path / "q", made)
-        await eventually(lambda: read(tmp_path / "q")[-1][0] == last)
-        assert not source.stops
-        assert not sink.stops
-    assert_same(tmp_path / "q", tmp_path / "copy")
-
-
-async def test_one_that_was_made_while_the_connection_lived(tmp_path: Path) -> None:
-    """Both sinks still hear of the identity of a queue that was offered without one."""
-    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with live_source(tmp_path / "q") as source:
-        async with (
-            live_sink(tmp_path / "two", source.port),
-            live_sink(tmp_path / "three", source.port, host_id=3),
-        ):
-            await acked(source, last)
-            for name in ("two", "three"):
-                await has_one(tmp_path / name)
-    assert identity(tmp_path / "two") == identity(tmp_path / "three") == identity(tmp_path / "q")
 
 
 async def test_a_queue_that_another_process_takes_in_gets_none_of_its_own(tmp_path: Path) -> None:
@@ -182,47 +207,6 @@ async def test_a_peer_that_knows_of_none(tmp_path: Path, monkeypatch: pytest.Mon
 # ---------------------------------------------------------------- refused
 
 
-@pytest.mark.parametrize("is_dialled_by_source", [False, True])
-@pytest.mark.parametrize("mine", [{}, {0: 3}], ids=["source empty", "source with excerpts"])
-async def test_a_wrong_directory_that_is_empty(
-    tmp_path: Path, mine: dict[int, int], is_dialled_by_source: bool
-) -> None:
-    """Chains cannot tell: nothing is shared."""
-    if mine:
-        fill(tmp_path / "q", "FAST_DAILY", mine)
-    else:
-        empty(tmp_path / "q")
-    one, other = give(tmp_path / "q"), give(empty(tmp_path / "other"))
-    together = joined(tmp_path / "q", tmp_path / "other", source_dials=is_dialled_by_source)
-    async with together as (source, sink):
-        await refused(source, sink, one, other)
-        assert str(tmp_path / "other") in sink.stops[0].message
-    assert not read(tmp_path / "other")
-    assert (identity(tmp_path / "q"), identity(tmp_path / "other")) == (one, other)
-
-
-async def test_a_wrong_directory_that_has_more(tmp_path: Path) -> None:
-    """Nothing of it gets into a source that takes what its known host returns."""
-    one = give(empty(tmp_path / "q"))
-    fill(tmp_path / "other", "FAST_DAILY", {0: 4})
-    other = give(tmp_path / "other")
-    async with joined(tmp_path / "q", tmp_path / "other") as (source, sink):
-        await refused(source, sink, one, other)
-    assert not read(tmp_path / "q")
-
-
-async def test_a_wrong_directory_is_not_put_aside(tmp_path: Path) -> None:
-    """Copies that differ go to quarantine here, yet another queue stays as it is."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    held = foreign(tmp_path / "other", 4)
-    one, other = give(tmp_path / "q"), give(tmp_path / "other")
-    together = joined(tmp_path / "q", tmp_path / "other", on_divergence="quarantine")
-    async with together as (source, sink):
-        await refused(source, sink, one, other)
-    assert read(tmp_path / "other") == held
-    assert not (tmp_path / "other" / "quarantine").exists()
-
-
 async def test_copies_that_were_swapped(tmp_path: Path) -> None:
     names = ("a", "b")
     queues = {name: empty(tmp_path / name) for name in names}
@@ -242,33 +226,6 @@ async def test_copies_that_were_swapped(tmp_path: Path) -> None:
             await eventually(lambda: len(source.stops) == 2)
     assert not read(copies["a"])
     assert not read(copies["b"])
-
-
-async def test_a_source_made_anew(tmp_path: Path) -> None:
-    """Its old copy holds nothing that tells, as retention has taken all; a new one came first."""
-    async with joined(empty(tmp_path / "q"), tmp_path / "old"):
-        await has_one(tmp_path / "old")
-    shutil.rmtree(tmp_path / "q")
-    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with joined(tmp_path / "q", tmp_path / "new") as (source, _):
-        await acked(source, last)
-    async with joined(tmp_path / "q", tmp_path / "old") as (source, sink):
-        await refused(source, sink, identity(tmp_path / "q"), identity(tmp_path / "old"))
-    assert not read(tmp_path / "old")
-
-
-async def test_a_source_that_was_restored_from_that_of_another(tmp_path: Path) -> None:
-    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
-        await acked(source, last)
-        await has(tmp_path / "copy", identity(tmp_path / "q"))
-    shutil.rmtree(tmp_path / "q")
-    other = give(empty(tmp_path / "backup of another"))
-    shutil.copytree(tmp_path / "backup of another", tmp_path / "q")
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        await refused(source, sink, other, identity(tmp_path / "copy"))
-    assert not read(tmp_path / "q")
-    assert len(read(tmp_path / "copy")) == 3
 
 
 async def test_a_source_that_was_restored_from_its_own(tmp_path: Path) -> None:
@@ -310,19 +267,6 @@ async def test_three_hosts_of_which_one_is_wrong(tmp_path: Path) -> None:
     assert identity(tmp_path / "other") == other
 
 
-async def test_equal_copies_of_two_identities_stop_until_one_is_adopted(tmp_path: Path) -> None:
-    for name in ("q", "copy"):
-        fill(tmp_path / name, "FAST_DAILY", {0: 3})
-    one, other = give(tmp_path / "q"), give(tmp_path / "copy")
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        await refused(source, sink, one, other)
-    give(tmp_path / "copy", one)
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        with Queue.open(tmp_path / "q") as queue:
-            await acked(source, queue.append(b"more"))
-        assert not sink.stops
-
-
 async def test_a_queue_that_got_its_identity_from_another_sink_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,26 +290,6 @@ async def test_a_queue_that_got_its_identity_from_another_sink_meanwhile(
 
 
 # ---------------------------------------------------------------- a power cut
-
-
-async def test_a_copy_that_has_lost_it_gets_it_again(tmp_path: Path) -> None:
-    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
-        await acked(source, last)
-        await has(tmp_path / "copy", identity(tmp_path / "q"))
-    lose(tmp_path / "copy")
-    async with joined(tmp_path / "q", tmp_path / "copy"):
-        await has(tmp_path / "copy", identity(tmp_path / "q"))
-
-
-async def test_a_source_that_has_lost_it_gets_it_from_its_copy(tmp_path: Path) -> None:
-    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
-        await acked(source, last)
-        await has(tmp_path / "copy", identity(tmp_path / "q"))
-    lose(tmp_path / "q")
-    async with joined(tmp_path / "q", tmp_path / "copy"):
-        await has(tmp_path / "q", identity(tmp_path / "copy"))
 
 
 async def test_it_is_on_the_disk_before_a_copy_hears_of_it(

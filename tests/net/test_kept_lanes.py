@@ -6,14 +6,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
 from cqrepl.kernel import live
-from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.kernel.live import Ended
 from cqrepl.queue import Queue, Tailer
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.replicator.outgoing.outgoingqueue import KeptLane, Outgoing
@@ -21,20 +18,16 @@ from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.net.live_pumps import (
-    CID,
     LONG_MS,
     Ends,
     Running,
-    excerpts_of,
     received,
     source_lane,
-    taken,
 )
 from tests.support.replicas import LOOPBACK, acked, copied, eventually
 
 NOON_MS = 1_709_640_000_000
 MINUTE_MS = 60_000
-ROOM = (NO_LIMIT, NO_LIMIT)
 WAIT_S = 30.0
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 
@@ -45,11 +38,6 @@ def kept(tailer: Tailer) -> KeptLane:
     stand = tailer.stand()
     assert stand is not None
     return KeptLane(lane, stand)
-
-
-def go_on(each: KeptLane) -> None:
-    """Another pump is to have it."""
-    each.lane.go_on(ROOM, -1, NO_LIMIT, -1, 0, False)
 
 
 def mapped_below(folder: Path) -> list[str]:
@@ -70,28 +58,6 @@ def may_lock(file: Path) -> bool:
     return ended.returncode == 0
 
 
-def test_one_pump_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
-    with Queue.open(tmp_path, create="FAST_DAILY") as queue, Ends.connected() as ends:
-        tailer, stream = queue.tailer(), b""
-        second = queue.append_many([b"one", b"two"])
-        each = kept(tailer)
-        for more in ([b"three"], [b"four", b"five"]):
-            queue.append_many(more)
-            ended, unsent = ends.stream(each.lane)
-            assert (ended, unsent) == (Ended.SLICE, b"")
-            count = taken(each.lane).excerpts
-            tailer.pass_by(count, each.lane.position, each.lane.position_last)
-            assert each.suits(tailer)
-            go_on(each)
-        ends.near.close()
-        while data := ends.far.recv(1 << 16):
-            stream += data
-        found, _ = excerpts_of(stream, CID)
-        payloads = [b"one", b"two", b"three", b"four", b"five"]
-        assert found == list(zip(range(second - 1, second + 4), payloads, strict=True))
-        each.let_go()
-
-
 def test_it_goes_on_no_more_where_its_file_ends_or_its_tailer_went_on(tmp_path: Path) -> None:
     with Queue.open_for_append(tmp_path, create="MINUTELY") as queue:
         appender, tailer = queue.appender(), queue.tailer()
@@ -107,21 +73,6 @@ def test_it_goes_on_no_more_where_its_file_ends_or_its_tailer_went_on(tmp_path: 
         assert not each.suits(tailer), "the file is closed"
         assert tailer.next_batch() is not None
         assert not each.suits(tailer), "the tailer is in another file"
-        each.let_go()
-
-
-def test_it_goes_on_no_more_once_its_file_was_mapped_anew(tmp_path: Path) -> None:
-    with Queue.open(tmp_path, create="FAST_DAILY") as queue:
-        queue.append(b"one")
-        tailer = queue.tailer()
-        assert tailer.next_batch() is not None
-        each = kept(tailer)
-        length = len(each.mapped)
-        queue.append_many([bytes(1 << 20)] * (length // (1 << 20) + 1))
-        while tailer.next_batch() is not None:
-            pass
-        assert tailer.mapped is not each.mapped
-        assert not each.suits(tailer)
         each.let_go()
 
 
@@ -213,53 +164,6 @@ async def test_a_source_keeps_lanes_and_leaves_none(tmp_path: Path) -> None:
             appenders["stops"].append([b"kept back"], NOON_MS)
             source.resume("stops")
             await copied(paths["stops"], copies["stops"])
-    finally:
-        for queue in queues.values():
-            queue.close()
-    assert not mapped_below(tmp_path)
-
-
-async def test_a_sink_makes_a_lane_once_and_holds_no_file_by_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One pump after the other goes on with it, from one store file to the next; what lets go of a
-    queue waits for none."""
-    made: list[bytes] = []
-    sink_lane = live.SinkLane
-
-    def noting(*arguments: Any) -> live.SinkLane:
-        _, cid_document, *_ = arguments
-        made.append(cid_document)
-        return sink_lane(*arguments)
-
-    monkeypatch.setattr(live, "SinkLane", noting)
-    names = ("one", "two")
-    paths = {name: tmp_path / "from" / name for name in names}
-    copies = {name: tmp_path / "to" / name for name in names}
-    queues = {name: Queue.open_for_append(path, create="MINUTELY") for name, path in paths.items()}
-    try:
-        appenders = {name: queue.appender() for name, queue in queues.items()}
-        async with (
-            serve_source(paths, listen=LOOPBACK) as source,
-            serve_sink(copies, connect=f"127.0.0.1:{source.port}") as sink,
-        ):
-            await eventually(lambda: bool(sink.endpoint._live))
-            (pump,) = sink.endpoint._live
-            for minute in range(4):
-                for name, appender in appenders.items():
-                    for _ in range(3):
-                        appender.append([b"some"], NOON_MS + MINUTE_MS * minute)
-                        await copied(paths[name], copies[name])
-                await eventually(lambda: pump._shared.turn.is_working)
-                await pump.have_back()
-                pump.look()
-            assert len(made) == len(set(made)) == len(names)
-            await eventually(lambda: pump._shared.turn.is_working)
-            assert mapped_below(copies["one"])
-            with trio.fail_after(WAIT_S):
-                await sink.remove("one")
-            assert not mapped_below(copies["one"])
-            assert mapped_below(copies["two"])
     finally:
         for queue in queues.values():
             queue.close()

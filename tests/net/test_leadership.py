@@ -1,38 +1,44 @@
 """A queue as a program leads it: appending, and waiting until a policy calls it safe."""
 
+import asyncio
+import copy
+import json
 import logging
-import resource
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pytest
 import trio
 
-from cqrepl.kernel import live
+import cqrepl
+import cqrepl.aio
+import cqrepl.blocking
+from cqrepl import Appended, Host, HostEvents, HostSettings, aio, blocking
+from cqrepl.commands.statuspage import page
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import PRESETS, AckPolicy, From, OnTimeout
 from cqrepl.queue import Appender, Queue
-from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
-from cqrepl.replicator.marks.ackboard import AckBell, WaitEnded
+from cqrepl.replicator.leadership import AckOutcome, AckUnknown, SteppedDown
+from cqrepl.replicator.settings import SourceSettings
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from cqrepl.status.snapshot import snapshot_of
 from tests.support import peer
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
     SECONDS,
+    at,
     eventually,
-    joined,
     live_sink,
     live_source,
 )
-from tests.support.samples import fill, noon_index
+from tests.support.samples import NOON_MS, fill, noon_index
 from tests.support.scripted import scripted
 from tests.support.sleepers import Sleeper, asleep
 
@@ -75,15 +81,6 @@ async def test_what_is_appended_is_waited_for_as_the_policy_says(path: Path) -> 
         assert await leading.wait_acked(index) is AckOutcome.ACKED
 
 
-async def test_nobody_is_waited_for_where_the_policy_says_so(path: Path) -> None:
-    async with live_source(path) as source:
-        leading = source.leading()
-        index = await in_thread(partial(leading.append, [b"x"], policy=AckPolicy(from_=From.NONE)))
-        assert leading.commit_index(AckPolicy(from_=From.NONE)) == index
-        assert leading.commit_index() == -1
-        assert leading.marks() == {}
-
-
 async def test_the_policy_of_the_queue_holds_where_a_call_gives_none(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -97,26 +94,6 @@ async def test_the_policy_of_the_queue_holds_where_a_call_gives_none(
         index = await in_thread(partial(leading.append, [b"x"]))
         assert caplog.messages[-1].startswith("queue 'q': it is not known whether hosts have")
         assert hex(index) in caplog.messages[-1]
-
-
-async def test_policies_in_turn_are_each_waited_for_as_they_say(path: Path) -> None:
-    """The result that the last of the policies waits for is kept."""
-    async with live_source(path) as source, live_sink(path.with_name("copy"), source.port):
-        leading = source.leading()
-        await leading.wait_acked(LAST, ANY)
-        nobody = AckPolicy(from_=From.NONE)
-        synced = replace(ANY, level=SYNCED)
-
-        def work() -> None:
-            for _ in range(3):
-                assert leading.wait(LAST, ANY) is AckOutcome.ACKED
-                assert leading.wait(LAST, SHORT) is AckOutcome.UNKNOWN
-                assert leading.wait(LAST, nobody) is AckOutcome.ACKED
-                assert leading.wait(LAST, synced) is AckOutcome.ACKED
-            with pytest.raises(ValueError, match="an index expected"):
-                leading.wait(-1, ANY)
-
-        await in_thread(work)
 
 
 @pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
@@ -183,18 +160,6 @@ async def test_one_that_blocks_goes_on_until_it_comes(path: Path, is_task: bool)
         assert outcomes == [AckOutcome.ACKED]
 
 
-async def test_a_preset_is_a_policy_like_any_other(path: Path) -> None:
-    """The preset waits 10 ms until a program has taken the excerpt, else it logs one line."""
-    async with joined(path, path.with_name("copy")) as (source, sink):
-        leading = source.leading()
-        policy = PRESETS["persist-synchronous"]
-        await source.wait_acked(LAST)
-        assert await in_thread(partial(leading.wait, LAST, policy)) is AckOutcome.UNKNOWN
-        sink.applied(LAST)
-        waited = partial(leading.wait, LAST, policy, SECONDS)
-        assert await in_thread(waited) is AckOutcome.ACKED
-
-
 async def test_what_waits_is_bounded_by_the_window(path: Path) -> None:
     policy = AckPolicy(window=3, timeout_seconds=0.05, on_timeout=OnTimeout.FAIL)
     async with serve_source([path], listen=LOOPBACK, policies={"q": policy}, **BEATS) as source:
@@ -226,63 +191,6 @@ async def test_nobody_knows_which_hosts_are_all(path: Path) -> None:
         assert leading.commit_index(every) == -1
         with pytest.raises(RuntimeError, match="waits with wait_acked"):
             leading.wait(LAST, ANY)
-
-
-async def test_a_wait_ends_with_its_source(path: Path) -> None:
-    ends: list[str] = []
-
-    def work(leading: Leading) -> None:
-        try:
-            leading.wait(LAST, replace(ANY, hosts=frozenset({7})))
-        except WaitEnded as error:
-            ends.append(error.why)
-
-    async with trio.open_nursery() as nursery:
-        async with live_source(path) as source:
-            leading = source.leading()
-            nursery.start_soon(trio.to_thread.run_sync, partial(work, leading))
-            await trio.sleep(0.05)
-    assert ends == ["the source has closed"]
-    with pytest.raises(ValueError, match="its source has closed"):
-        leading.append([b"x"])
-
-
-@pytest.fixture
-def long_turns() -> Iterator[None]:
-    """No thread gives up the interpreter because another one has waited for it a while."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(10.0)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("long_turns")
-@pytest.mark.skipif(not live.AVAILABLE, reason="threads of the plain kernel wait in Python")
-def test_a_thread_that_waits_is_woken_for_its_own_wait_alone(tmp_path: Path) -> None:
-    """Not for each mark that rises meanwhile, nor for the waits of others."""
-    board = AckBell().board("q")
-    leading = Leading("q", tmp_path, board, AckPolicy(timeout_seconds=SECONDS))
-    row = board.row(2)
-    slept: dict[int, int] = {}
-    begun = threading.Barrier(33)
-
-    def work(index: int) -> None:
-        begun.wait(SECONDS)
-        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
-        assert leading.wait(index) is AckOutcome.ACKED
-        slept[index] = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
-
-    threads = [threading.Thread(target=work, args=(1000 + nth,)) for nth in range(32)]
-    for thread in threads:
-        thread.start()
-    begun.wait(SECONDS)
-    for index in range(1032):
-        row.raise_to(APPENDED, index)
-    for thread in threads:
-        thread.join(SECONDS)
-    assert len(slept) == 32
-    # the wait itself, and turns of the interpreter's lock before and after it
-    assert max(slept.values()) < 100, slept
 
 
 async def test_each_acknowledgement_wakes_the_thread_that_waits_for_it(tmp_path: Path) -> None:
@@ -325,3 +233,208 @@ async def test_an_append_is_not_closed_under(path: Path, monkeypatch: pytest.Mon
         assert [queue.last_index()] == found
         assert queue.count() == 5
     assert leading._queue is None
+
+
+WARN = AckPolicy(timeout_seconds=0.05, on_timeout=OnTimeout.WARN)
+NONE = AckPolicy(from_=From.NONE)
+SAFE = AckPolicy(timeout_seconds=60)
+POLICIES: list[AckPolicy] = [
+    WARN,
+    *(replace(each, timeout_seconds=0.05) for each in PRESETS.values() if each.hosts_min),
+]
+
+
+def settings(folder: Path, given: AckPolicy | None = None) -> HostSettings:
+    """Of a host that streams "q", which has a policy."""
+    Queue.open_for_append(folder / "q", create="FAST_DAILY").close()
+    source = SourceSettings(policies={} if given is None else {"q": given})
+    paths = {"q": folder / "q"}
+    return HostSettings.of(listen=LOOPBACK, sources=paths, source=source, **BEATS)
+
+
+def test_it_is_an_int() -> None:
+    one = Appended(7, AckOutcome.UNKNOWN)
+    assert (one, one + 1, hex(one), f"{one}", json.dumps(one)) == (7, 8, "0x7", "7", "7")
+    again = copy.copy(one)
+    assert (again, again.outcome) == (7, AckOutcome.UNKNOWN)
+    assert cqrepl.Appended is Appended
+    assert not Appended(7).is_acked
+
+
+async def test_nobody_is_connected(tmp_path: Path) -> None:
+    """The index comes, and does not look like success, in each kind of append; the host counts."""
+    told: list[tuple[str, int]] = []
+    events = HostEvents(on_unknown=lambda name, waits: told.append((name, waits)))
+    async with cqrepl.Host(settings(tmp_path), events=events) as host:
+        queue = host.queue("q")
+        with queue.open() as opened:
+            calls: list[Callable[[], Appended]] = [
+                lambda: queue.leading.append([b"x"], policy=WARN),
+                lambda: queue.append_here([b"x"], None, WARN),
+                lambda: opened.append(b"x", policy=WARN),
+                lambda: opened.append_many([b"x", b"y"], policy=WARN),
+            ]
+            found = [await trio.to_thread.run_sync(call) for call in calls]
+        found += [await queue.append(b"x", policy=WARN)]
+        found += [await queue.append_many([b"x"], policy=WARN)]
+        assert {each.outcome for each in found} == {AckOutcome.UNKNOWN}
+        assert not any(each.is_acked for each in found)
+        assert sorted(set(found)) == found
+        assert await queue.wait_acked(found[-1], policy=WARN) is AckOutcome.UNKNOWN
+        with pytest.raises(AckUnknown):
+            await queue.append(b"x", policy=replace(WARN, on_timeout=OnTimeout.FAIL))
+        said = snapshot_of(host)
+        queues = said["queues"]
+        assert isinstance(queues, list)
+        assert queues[0]["unknown"] == 8
+        assert "queue q: 8 waits ended without knowing whether hosts have it" in page(said)
+        await eventually(lambda: bool(told) and told[-1] == ("q", 8))
+        with pytest.raises(SteppedDown):
+            await queue.append(b"x", policy=replace(WARN, on_timeout=OnTimeout.STEP_DOWN))
+        assert queue.leading.unknown_waits == 9
+        wait = partial(queue.leading.wait, found[-1], replace(WARN, on_timeout=OnTimeout.BLOCK), 0)
+        with pytest.raises(AckUnknown):
+            await trio.to_thread.run_sync(wait)
+        assert queue.leading.unknown_waits == 10
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_the_policy_that_an_operator_gave(tmp_path: Path, policy: AckPolicy) -> None:
+    """The program names none, and may not know of any."""
+    given = replace(policy, on_timeout=OnTimeout.WARN)
+    async with cqrepl.Host(settings(tmp_path, given)) as host:
+        queue = host.queue("q")
+        index = await queue.append(b"x")
+        assert index.outcome is (None if given.window else AckOutcome.UNKNOWN)
+        assert not index.is_acked
+
+
+async def test_what_is_safe(tmp_path: Path) -> None:
+    async with cqrepl.Host(settings(tmp_path)) as host:
+        paths = {"q": tmp_path / "copy"}
+        async with cqrepl.Host(HostSettings.of(connect=at(host.port), sinks=paths, **BEATS)):
+            queue = host.queue("q")
+            index = await queue.append(b"x", policy=SAFE)
+            assert (index.outcome, index.is_acked) == (AckOutcome.ACKED, True)
+            for nothing in (None, NONE):  # nothing was waited for
+                index = await queue.append(b"x", policy=nothing)
+                assert (index.outcome, index.is_acked) == (None, False)
+            last = await trio.to_thread.run_sync(lambda: queue.leading.append([b"x"]))
+            assert last.outcome is None
+            assert queue.leading.unknown_waits == 0
+
+
+async def test_a_window_that_was_waited_for_in_vain(tmp_path: Path) -> None:
+    """An append with room in the window is under way. One without room is done all the same, and
+    its outcome is unknown."""
+    given = replace(WARN, window=2)
+    async with cqrepl.Host(settings(tmp_path, given)) as host:
+        queue = host.queue("q")
+        found = [await queue.append(b"x") for _ in range(3)]
+        assert [each.outcome for each in found] == [None, None, AckOutcome.UNKNOWN]
+
+
+def test_hosts_of_asyncio_and_of_plain_threads(tmp_path: Path) -> None:
+    with blocking.Host(settings(tmp_path)) as host:
+        queue = host.queue("q")
+        with queue.open() as opened:
+            for index in (
+                queue.append(b"x", now_ms=NOON_MS, policy=WARN),
+                queue.append_many([b"x"], now_ms=NOON_MS, policy=WARN),
+                opened.append(b"x", now_ms=NOON_MS, policy=WARN),
+            ):
+                assert (index.outcome, index.is_acked) == (AckOutcome.UNKNOWN, False)
+
+    async def main() -> None:
+        async with aio.Host(settings(tmp_path)) as served:
+            for index in (
+                await served.queue("q").append(b"x", policy=WARN),
+                await served.queue("q").append_many([b"x"], policy=WARN),
+            ):
+                assert (index.outcome, index.is_acked) == (AckOutcome.UNKNOWN, False)
+
+    asyncio.run(main())
+
+
+OWN: Final = AckPolicy(
+    level=AckLevel.SYNCED, hosts=[2], timeout_seconds=0.01, on_timeout=OnTimeout.FAIL
+)
+PATIENT: Final = replace(OWN, timeout_seconds=SECONDS)
+NOBODY: Final = AckPolicy(from_=From.NONE)
+
+
+def source_of(path: Path, own: AckPolicy | None = None) -> HostSettings:
+    """Of a host that listens and streams "q", to which a policy may be given."""
+    Queue.open_for_append(path, create="FAST_DAILY").close()
+    source = SourceSettings(policies={} if own is None else {"q": own})
+    return HostSettings.of(listen=LOOPBACK, host_id=1, sources={"q": path}, source=source)
+
+
+def sink_of(port: int | None, path: Path) -> HostSettings:
+    return HostSettings.of(connect=at(port), sinks={"q": path})
+
+
+def held(queue: Queue) -> list[bytes]:
+    return [bytes(excerpt) for excerpt in queue.tailer()]
+
+
+def of_some_code(queue: Queue, payload: bytes) -> int:
+    """Append as code does that knows of no host and of no policy."""
+    return queue.append(payload, now_ms=NOON_MS)
+
+
+def test_a_queue_that_knows_of_no_host_takes_no_policy(tmp_path: Path) -> None:
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
+        said = r"/q: a queue of the host .* expected for a policy.*: host\.queue\(name\)\.open\(\)"
+        with pytest.raises(ValueError, match=said):
+            queue.append(b"no", policy=PATIENT)  # type: ignore[arg-type]  # it is refused
+        with pytest.raises(ValueError, match=said):
+            queue.append_many([b"no"], policy=PATIENT)  # type: ignore[arg-type]  # refused too
+        assert held(queue) == []
+
+
+async def test_what_other_code_appends_waits_for_the_policy_of_the_queue(tmp_path: Path) -> None:
+    async with Host(source_of(tmp_path / "q", OWN)) as host:
+        queue = host.queue().open()
+
+        def alone() -> None:
+            with pytest.raises(AckUnknown, match="'q': it is not known whether hosts have"):
+                of_some_code(queue, b"a")
+            queue.append(b"b", now_ms=NOON_MS, policy=NOBODY)
+
+        def with_a_sink() -> None:
+            last = queue.append_many([b"c", b"d"], now_ms=NOON_MS, policy=PATIENT)
+            marks = host.queue().leading.marks()[2]
+            assert marks[AckLevel.SYNCED] == last
+            assert held(queue) == [b"a", b"b", b"c", b"d"]
+
+        await in_thread(alone)
+        async with Host(sink_of(host.port, tmp_path / "copy")):
+            await in_thread(with_a_sink)
+            with pytest.raises(RuntimeError, match="a task of the event loop waits with"):
+                of_some_code(queue, b"is not written")
+    with queue, pytest.raises(cqrepl.HostEnded):
+        queue.append(b"is not written", policy=NOBODY)
+    with Queue.open(tmp_path / "copy") as copy:
+        assert held(copy) == [b"a", b"b", b"c", b"d"]
+
+
+async def test_where_the_queue_was_given_no_policy_nobody_is_waited_for(tmp_path: Path) -> None:
+    async with Host(source_of(tmp_path / "q")) as host:
+        with host.queue().open() as queue:
+            assert of_some_code(queue, b"a") == queue.last_index()
+            assert held(queue) == [b"a"]
+        with pytest.raises(cqrepl.QueueError, match="expected an open queue, it was closed"):
+            of_some_code(queue, b"is not written")
+        with Queue.open(tmp_path / "q") as plain:
+            assert held(plain) == [b"a"]
+
+
+async def test_what_is_taken_in_is_opened_to_be_read(tmp_path: Path) -> None:
+    async with Host(source_of(tmp_path / "q")) as host:
+        async with Host(sink_of(host.port, tmp_path / "copy")) as other:
+            await host.queue().append(b"a", policy=replace(PATIENT, level=AckLevel.APPENDED))
+            with other.queue().open() as queue:
+                assert held(queue) == [b"a"]
+                with pytest.raises(cqrepl.Refused, match="'q' is taken in here"):
+                    of_some_code(queue, b"no")

@@ -7,23 +7,19 @@ import pytest
 import trio
 
 from cqrepl.commands.replication import code_of_stops
-from cqrepl.replicator.disk import syncer
 from cqrepl.replicator.queuestate import queues
 from cqrepl.replicator.source import Source
-from tests.net.test_lost_files import COUNTS, ROLL, lose, until_noted
 from tests.support.commands import commands
 from tests.support.replicas import (
     LOOPBACK,
     SECONDS,
-    acked,
     at,
     eventually,
-    joined,
     live_sink,
     live_source,
     stopped,
 )
-from tests.support.samples import fill, noon_path
+from tests.support.samples import fill
 
 
 @pytest.fixture(autouse=True)
@@ -64,39 +60,6 @@ async def test_it_left_without_having_the_queue(tmp_path: Path) -> None:
             await sink.terminate()
         await eventually(partial(left, source))
         assert await stuck(source) == 5
-
-
-async def test_one_that_left_in_the_middle_is_waited_for(tmp_path: Path) -> None:
-    """It may come again: nothing has stopped."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with live_source(tmp_path / "q") as source:
-        async with live_sink(tmp_path / "copy", source.port):
-            await eventually(lambda: not left(source))
-        await eventually(partial(left, source))
-        with trio.move_on_after(1.0):
-            await source.wait_stuck()
-            raise AssertionError
-
-
-async def test_it_was_killed_and_our_own_queue_is_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sink might have given back what was lost; no other host is there."""
-    monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.2)
-    written = fill(tmp_path / "q", ROLL, COUNTS)
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        await acked(source, written[-1][0])
-        await until_noted(source, sink)
-    async with live_source(tmp_path / "q") as source, commands(SECONDS) as start:
-        copy = f"q={tmp_path / 'copy'}"
-        sink_process = await start("sink", copy, "--connect", at(source.port))
-        await eventually(lambda: "connected" in sink_process.said)
-        await sink_process.kill()
-        await eventually(partial(left, source))
-        assert noon_path(tmp_path / "q", ROLL, ahead=1).exists()
-        lose(tmp_path / "q", "gone")
-        await eventually(lambda: bool(source.stops))
-        assert await stuck(source) == 4
 
 
 async def test_a_sink_that_no_source_had_anything_for(tmp_path: Path) -> None:

@@ -1,33 +1,32 @@
 """Levels that sinks tell beyond the acknowledgement: on their disks, and taken by programs."""
 
 import errno
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
-from cqrepl import Host, HostSettings
-from cqrepl.commands.statuspage import page
 from cqrepl.kernel.board import AckLevel
-from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout
-from cqrepl.queue import Queue
+from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout
+from cqrepl.queue import NotAQueue, Queue, QueueDamaged
 from cqrepl.queue.files import syncedmark
-from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SYNCED_KEY
+from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.quarantine import quarantine
-from cqrepl.replicator.disk import syncedfiles, syncer
+from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.disk import storedthread, syncedfiles, syncer
+from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.leadership import AckUnknown
 from cqrepl.replicator.marks.ackboard import AckBoard
-from cqrepl.replicator.source import Source
-from cqrepl.status.snapshot import snapshot_of
-from cqrepl.surroundings import Surroundings
-from tests.support.disks import FailingDisk
+from cqrepl.replicator.safereader import SafeReader
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import Source, serve_source
+from tests.support.disks import FailingDisk, SlowDisk
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -39,7 +38,7 @@ from tests.support.replicas import (
     live_source,
     more_excerpts,
 )
-from tests.support.samples import NOON_MS, fill, noon_index, noon_path
+from tests.support.samples import fill, noon_index
 from tests.support.tables import keys_of
 
 APPENDED, SYNCED, APPLIED = AckLevel
@@ -79,24 +78,6 @@ async def test_what_is_waited_for_is_synced_at_once(tmp_path: Path) -> None:
 
     async with joined(path, copy) as (source, _):
         await in_thread(partial(work, source.board()))
-
-
-@pytest.mark.usefixtures("has_pump")
-async def test_it_is_told_in_the_background_too(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 3})
-    async with joined(path, tmp_path / "copy") as (source, _):
-        board = source.board()
-        await eventually(lambda: board.marks_at(SYNCED) == {2: LAST})
-        assert board.wanted == {APPENDED}
-
-
-async def test_a_task_waits_for_it(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 3})
-    async with joined(path, tmp_path / "copy") as (source, _):
-        with trio.fail_after(SECONDS):
-            await source.board().wait_acked(LAST, level=SYNCED)
 
 
 @pytest.mark.usefixtures("has_pump", "slow_background")
@@ -181,46 +162,6 @@ def java_synced(path: Path) -> int | None:
     return keys_of(path).get(SYNCED_KEY.lower()) if table.exists() else None
 
 
-class CountingDisk(Surroundings):
-    """Names of the files that were synced."""
-
-    synced: ClassVar[list[str]] = []
-
-    def sync(self, descriptor: int) -> None:
-        self.synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
-        super().sync(descriptor)
-
-
-@pytest.mark.usefixtures("slow_background")
-async def test_a_group_costs_two_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the store file and of the mark: not of the table store, though marks there rise too."""
-    path, copy = tmp_path / "q", tmp_path / "copy"
-    fill(path, "FAST_DAILY", {0: 3})
-    policies = {"q": AckPolicy(level=SYNCED)}
-
-    def work(board: AckBoard) -> None:
-        with Queue.open_for_append(path) as queue:
-            for number in range(20):
-                index = queue.append(b"%d" % number, now_ms=NOON_MS)
-                board.wait(index, 1, SECONDS, level=SYNCED)
-
-    async with live_source(path, policies=policies) as source:
-        async with live_sink(copy, source.port):
-            await in_thread(waits(source.board(), LAST, SYNCED))
-            await eventually(lambda: load_synced(path) is not None)  # the source's own first sync
-            CountingDisk.synced.clear()
-            monkeypatch.setattr(syncedfiles, "surroundings", CountingDisk)
-            monkeypatch.setattr(syncedmark, "surroundings", CountingDisk)
-            await in_thread(partial(work, source.board()))
-            found = list(CountingDisk.synced)
-            await eventually(lambda: keys_of(copy)[ACKNOWLEDGED_KEY.lower()] == LAST + 20)
-    store, mark = noon_path(copy).name, syncedmark.SYNCED_FILE_NAME
-    assert set(found) == {store, mark}
-    assert found[::2] == [store] * (len(found) // 2)
-    assert found[1::2] == [mark] * (len(found) // 2)
-    assert 1 <= len(found) // 2 <= 20
-
-
 @pytest.mark.usefixtures("has_pump")
 async def test_what_the_disk_does_not_take_is_not_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -271,57 +212,7 @@ async def test_nor_by_the_next_process_before_the_machine_is_started_again(
 async def test_a_sink_that_can_no_longer_sync_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 3})
-    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
-    async with joined(path, tmp_path / "copy") as (source, sink):
-        queue = source.queues["q"]
-        await eventually(lambda: queue.board.marks_at(SYNCED) == {2: LAST})
-
-        def fail(*_: object, **__: object) -> None:
-            raise OSError(errno.EIO, "the disk errs")
-
-        monkeypatch.setattr(sink.queues["q"].disk._files, "sync", fail)
-        [(index, _)] = more_excerpts(path, 3, 1)
-        await eventually(lambda: SYNCED in queue.kept_back()[2])
-        policy = AckPolicy(level=SYNCED, timeout_seconds=0, on_timeout=OnTimeout.FAIL)
-        with pytest.raises(AckUnknown, match=r"host 2 keeps synced back: .* the disk errs"):
-            await queue.leading.wait_acked(index, policy)
-        appended = AckPolicy(timeout_seconds=0, on_timeout=OnTimeout.FAIL)
-        with pytest.raises(AckUnknown) as other:
-            await queue.leading.wait_acked(index + 1, appended)
-        assert not other.value.hindrances, "it says nothing of another level"
-    assert caplog.text.count("host 2 keeps synced back: ") == 1
-
-
-async def test_the_status_of_both_hosts_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
-    hindrance = OSError(errno.ENOSPC, "no room for the mark")
-    streams = HostSettings.of(listen=LOOPBACK, sources={"q": tmp_path / "q"}, **BEATS)
-    async with Host(streams) as one:
-        takes = HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "copy"}, **BEATS)
-        async with Host(takes) as other:
-            here, there = one.source.queues["q"], other.sink.queues["q"]
-            here.board.want(APPLIED)
-            await eventually(lambda: here.board.marks_at(SYNCED) == {2: LAST})
-            monkeypatch.setattr(there.disk._files, "sync", lambda *_, **__: hindrance)
-            more_excerpts(tmp_path / "q", 3, 1)
-            await eventually(lambda: here.kept_back()[2].keys() == {SYNCED, APPLIED})
-            here.unproved.why = there.unproved.why = "what is from there on is unproved"
-            said = "\n".join(page(snapshot_of(one)))
-            own = "\n".join(page(snapshot_of(other)))
-    for level, why in (("synced", "no room for the mark"), ("applied", "no program there")):
-        assert re.search(f"^queue q: host 2 keeps {level} back: .*{why}", said, re.M)
-        assert re.search(f"^queue q: {level} is kept back here: .*{why}", own, re.M)
-    assert "queue q: here what is from there on is unproved" in said
-
-
-async def test_a_disk_that_is_well_again_keeps_nothing_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """And no more once its disk is well again."""
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 3})
     monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
@@ -331,10 +222,18 @@ async def test_a_disk_that_is_well_again_keeps_nothing_back(
         with monkeypatch.context() as full:
             hindrance = OSError(errno.ENOSPC, "no room for the mark")
             full.setattr(sink.queues["q"].disk._files, "sync", lambda *_, **__: hindrance)
-            more_excerpts(path, 3, 1)
-            await eventually(lambda: "no room for the mark" in str(queue.kept_back()[2]))
+            [(index, _)] = more_excerpts(path, 3, 1)
+            await eventually(lambda: SYNCED in queue.kept_back()[2])
+            policy = AckPolicy(level=SYNCED, timeout_seconds=0, on_timeout=OnTimeout.FAIL)
+            with pytest.raises(AckUnknown, match=r"host 2 keeps synced back: .* no room for the"):
+                await queue.leading.wait_acked(index, policy)
+            appended = AckPolicy(timeout_seconds=0, on_timeout=OnTimeout.FAIL)
+            with pytest.raises(AckUnknown) as other:
+                await queue.leading.wait_acked(index + 1, appended)
+            assert not other.value.hindrances, "it says nothing of another level"
         await eventually(lambda: not queue.kept_back()[2])
         assert queue.board.marks_at(SYNCED)[2] > LAST
+    assert caplog.text.count("host 2 keeps synced back: ") == 1
 
 
 async def test_a_wait_for_applied_hears_that_no_program_takes_anything(tmp_path: Path) -> None:
@@ -365,3 +264,159 @@ async def test_what_was_here_and_never_synced_is_synced_though_nothing_comes(
         store_synced(copy, mark)
     async with joined(path, copy) as (source, _):
         await eventually(lambda: source.board().marks_at(SYNCED) == {2: LAST})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    return tmp_path / "q"
+
+
+def acknowledged(path: Path) -> int:
+    """The acknowledged mark of a queue, which Java's readers go by; -2 while there is no queue."""
+    try:
+        with Queue.open(path) as queue:
+            return queue.acknowledged_index
+    except NotAQueue:
+        return -2  # it is not there yet
+
+
+def read(path: Path, start: int = 0) -> list[int]:
+    """The indexes that a reader sees, who sees only what is safe."""
+    found: list[int] = []
+    with Queue.open(path) as queue, SafeReader(queue, start) as reader:
+        while (batch := reader.next_batch()) is not None:
+            found += [index for index, _ in batch]
+    return found
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_a_sink_is_told_up_to_where_its_queue_is_safe(path: Path) -> None:
+    copy = path.with_name("copy")
+    async with joined(path, copy) as (source, sink):
+        await source.wait_acked(LAST)
+        await eventually(lambda: sink.queues["q"].beyond.committed == LAST, SECONDS)
+        await eventually(lambda: acknowledged(copy) == LAST)
+        more = more_excerpts(path, 3, 20)
+        await eventually(lambda: acknowledged(copy) == more[-1][0], SECONDS)
+    assert acknowledged(copy) == more[-1][0], "it is kept"
+    assert read(copy)[-1] == more[-1][0]
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_no_more_is_called_safe_than_the_policy_does(path: Path) -> None:
+    """Two sinks have to have it: what one has is stored there, and no reader sees it."""
+    policy = AckPolicy(from_=From.ALL, hosts=frozenset({2, 3}))
+    one, two = path.with_name("one"), path.with_name("two")
+    async with serve_source([path], listen=LOOPBACK, policies={"q": policy}, **BEATS) as source:
+        async with live_sink(one, source.port, host_id=2):
+            await source.board().wait_acked(LAST, hosts=[2])
+            await trio.sleep(0.3)
+            assert acknowledged(one) == acknowledged(path) == -1
+            assert read(one) == read(path) == []
+            async with live_sink(two, source.port, host_id=3):
+                await eventually(lambda: acknowledged(one) == acknowledged(two) == LAST, SECONDS)
+                await eventually(lambda: acknowledged(path) == LAST, SECONDS)
+                for copy in (one, two, path):
+                    assert read(copy) == [LAST - 2, LAST - 1, LAST]
+                    assert read(copy, LAST) == [LAST]
+            more = more_excerpts(path, 3, 20)
+            await source.board().wait_acked(more[-1][0], hosts=[2])
+            await trio.sleep(0.3)
+            assert read(one) == read(path) == [LAST - 2, LAST - 1, LAST]
+
+
+def test_a_reader_goes_by_what_it_is_given(path: Path) -> None:
+    safe = -1
+    with Queue.open(path) as queue, SafeReader(queue, safe=lambda: safe) as reader:
+        assert reader.next_batch() is None
+        for safe in range(LAST - 2, LAST + 1):
+            batch = reader.next_batch()
+            assert batch is not None
+            assert [index for index, _ in batch] == [safe]
+            assert reader.next_batch() is None
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    """The syncs of the queue "slow" end when the disk goes on."""
+    disk = SlowDisk("/slow/", is_slow=False)
+    monkeypatch.setattr(syncedfiles, "surroundings", lambda: disk)
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
+    yield disk
+    disk.is_slow = False
+    disk.goes_on.set()
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_it_holds_up_no_other(
+    tmp_path: Path, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # of all that a thread of ours syncs, the event loop has the next
+    monkeypatch.setattr(storedthread, "SLOW_SECONDS", -1.0)
+    names = ("slow", "waited", "other")
+    queues, copies = ({name: tmp_path / side / name for name in names} for side in ("q", "c"))
+    for path in queues.values():
+        fill(path, "FAST_DAILY", {0: 3})
+    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+
+            async def synced(name: str, sequence: int) -> None:
+                index = noon_index(sequence=sequence)
+                wait = partial(
+                    source.board(name).wait, index, 1, SECONDS / 3, level=AckLevel.SYNCED
+                )
+                await trio.to_thread.run_sync(wait)
+
+            for nth in (3, 4):
+                for name in ("slow", "waited"):
+                    more_excerpts(queues[name], nth, 1)
+                    await synced(name, nth)
+            disk.is_slow = True
+            more_excerpts(queues["slow"], 5, 1)
+            await eventually(disk.begun.is_set)
+            more_excerpts(queues["slow"], 6, 1)
+            for nth in range(5, 10):
+                more_excerpts(queues["waited"], nth, 1)
+                await synced("waited", nth)
+                more_excerpts(queues["other"], nth - 2, 1)
+                await eventually(partial(is_marked, copies["other"], nth - 2))
+            mark = load_synced(copies["slow"])
+            assert mark is not None
+            assert mark.end == noon_index(sequence=5), "it still is"
+            disk.goes_on.set()
+            await synced("slow", 6)
+
+
+def is_marked(path: Path, sequence: int) -> bool:
+    mark = load_synced(path)
+    return mark is not None and mark.end > noon_index(sequence=sequence)
+
+
+async def test_one_that_is_closed_meanwhile_is_not_tried_for_ever(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    """A thread that was at work has the event loop told only then that there is more to sync."""
+    fill(tmp_path / "slow", "FAST_DAILY", {0: 3})
+    watch = Syncer()
+    with Queue.open(tmp_path / "slow") as queue:
+        end = watch.watch(
+            "slow", queue, queue.next_index, Chains(queue.cycles), fail, queue.check_name,
+            is_proved=True,
+        )  # fmt: skip
+        async with watch.running():
+            disk.is_slow = True
+            end.sync_at_once()
+            end.note()
+            await eventually(disk.begun.is_set)
+            watch.forget(queue)
+            end.note()
+            disk.is_slow = False
+            disk.goes_on.set()
+            with trio.fail_after(SECONDS):
+                await wait_all_tasks_blocked()
+            assert not end.is_dirty
+
+
+def fail(error: QueueDamaged) -> None:
+    raise error

@@ -219,24 +219,6 @@ def test_a_pump_leaves_half_of_the_tokens_for_what_is_live(tmp_path: Path) -> No
 
 
 @native
-def test_queues_that_have_much_take_turns(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        pump = Lent(tmp_path, stack)
-        for queue in pump.queues:
-            queue.append_many([bytes(100)] * 1000)
-        lanes = [
-            source_lane(queue.tailer(), cid=cid, has_much=True)
-            for queue, cid in zip(pump.queues, (CID, OTHER_CID), strict=True)
-        ]
-        # tokens come while the pump runs: each run begins with the same queue
-        pump.ends.control.put_tokens(200_000, 0, True)
-        pump.ends.stream(*lanes, slice_ms=300)
-        pump.ends.far.setblocking(False)
-        data = b"".join(iter(pump.part, b""))
-        assert all(frames(data, cid) for cid in (CID, OTHER_CID)), "none is left out"
-
-
-@native
 def test_lanes_share_what_may_be_on_its_way(tmp_path: Path) -> None:
     """The peer reads and acknowledges nothing; then it does, of one of them."""
     budget = live.SendBudget(800)
@@ -257,14 +239,6 @@ def test_lanes_share_what_may_be_on_its_way(tmp_path: Path) -> None:
         assert frames(data) + frames(data, OTHER_CID) == 363 - budget.free
         budget.set(800)
         assert budget.free == 800
-
-
-@native
-def test_a_lane_without_acknowledgements_takes_nothing_of_it(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        pump = Lent(tmp_path, stack)
-        pump.much.append_many([bytes(8)] * 2000)
-        assert frames(pump.run(MANY, source_lane(pump.much.tailer()))) == 2000
 
 
 @native
@@ -297,43 +271,6 @@ async def test_no_more_goes_out_than_tokens_have_come(autojump_clock: MockClock)
             assert passed == pytest.approx(10.0, abs=0.3)
             scope.cancel()
     assert rest == 0
-
-
-async def test_what_catches_up_is_looked_at_when_there_are_tokens_for_it(
-    autojump_clock: MockClock,
-) -> None:
-    """There are some for what is live all the time, and nothing that is."""
-    near, far = memory_streams()
-    pump = make_pump(near, limit=[1000])
-    session = Recorder(to_send=1000, piece=1000)
-    session.has_much = True
-    async with running(pump, session):
-        await far.send_all(greeting())
-        await said(far, 2)
-        before = session.looks
-        with trio.fail_after(30):
-            while session.framed < 1000:
-                await trio.sleep(0.1)
-        # a step is 12 bytes: after each of 83 one more look finds that there are no more tokens
-        assert session.looks - before <= 4 * 83
-
-
-async def test_another_limit_counts_at_once(autojump_clock: MockClock) -> None:
-    near, far = memory_streams()
-    limits = [1]
-    pump = make_pump(near, limit=limits)
-    session = Recorder(to_send=10_000, piece=1000)
-    with trio.move_on_after(30) as scope:
-        async with running(pump, session):
-            await far.send_all(greeting())
-            await said(far, 2)
-            await trio.sleep(5)
-            assert session.framed <= 6
-            limits[0] = 0
-            pump.look_at_limit()
-            await trio.sleep(0.001)
-            assert session.framed == 10_000
-            scope.cancel()
 
 
 # ---------------------------------------------------------------- whole hosts
@@ -378,13 +315,6 @@ async def test_a_peer_is_sent_no_more_than_its_limit(tmp_path: Path) -> None:
                 stored = sink.queues["q"].counters.drained().received.payload_bytes
                 # a tenth of a second is kept, and one excerpt may be owed
                 assert stored <= SLOW * (passed + 0.1) + (16 << 10)
-
-
-async def test_a_limit_of_a_sink_holds_up_no_acknowledgement(tmp_path: Path) -> None:
-    last = backlog(tmp_path, "q")
-    async with live_source(tmp_path / "q") as source:
-        async with live_sink(tmp_path / "copy", source.port, limit_bytes_per_s=1):
-            await acked(source, last)
 
 
 async def test_a_sink_gives_back_within_its_limit(tmp_path: Path) -> None:

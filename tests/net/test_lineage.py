@@ -1,26 +1,41 @@
 """Two copies are compared before anything moves between them."""
 
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.messages.offer import Lineage
-from cqrepl.queue import Diverged, ExcerptBatch, IndexGap, Queue
+from cqrepl.queue import Diverged, ExcerptBatch, Queue
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.write.retention import Policy, remove
+from cqrepl.replicator.agreement import lineage
 from cqrepl.replicator.agreement.divergence import Compared, DivergenceSearch
-from cqrepl.replicator.agreement.lineage import FilesChanged, check_lineage, held
+from cqrepl.replicator.agreement.lineage import FilesChanged, held
+from cqrepl.replicator.agreement.overlap import OVERLAP_EXCERPTS
+from cqrepl.replicator.outgoing import lineagedesk
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
-from cqrepl.surroundings import Surroundings
+from tests.support import peer
 from tests.support.copies import assert_same
 from tests.support.reading import cycles_of
-from tests.support.replicas import acked, eventually, joined, stopped
-from tests.support.samples import fill, layout, noon_index, noon_path, read
+from tests.support.relay import Relay, forward_all
+from tests.support.replicas import (
+    LOOPBACK,
+    acked,
+    eventually,
+    joined,
+    live_sink,
+    live_source,
+    stopped,
+)
+from tests.support.samples import Excerpts, digests, fill, layout, noon_index, noon_path, read
+from tests.support.scripted import Scripted, scripted
 
 NOTHING = Lineage(first_cycle=0)
 
@@ -171,40 +186,6 @@ async def test_equal_up_to_the_shorter_end_is_equal(tmp_path: Path) -> None:
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 
-def test_chains_at_any_index(tmp_path: Path) -> None:
-    """In any order, from cached points or not, they are the same."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 5000, 1: 30})
-    known = Chains(cycles_of(tmp_path / "q"))
-    indexes = [Index(noon_index(sequence=n)) for n in (4999, 1, 0, 2500, 5000, 2500, 4097)]
-    indexes += [Index(noon_index(ahead=1, sequence=n)) for n in (30, 7)]
-    for index in indexes:
-        assert known.at(index) == Chains(cycles_of(tmp_path / "q")).at(index)
-    assert len({known.at(index) for index in indexes}) == len(set(indexes))
-    for beyond in (noon_index(sequence=5001), noon_index(ahead=1, sequence=31)):
-        with pytest.raises(IndexGap):
-            known.at(Index(beyond))
-    with pytest.raises(IndexGap):
-        known.at(Index(noon_index(ahead=5, sequence=1)))
-
-
-def test_a_replaced_file_has_other_chains(tmp_path: Path) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 50})
-    other(tmp_path / "other", {0: 50})
-    chains, end = Chains(cycles_of(tmp_path / "q")), Index(noon_index(sequence=50))
-    before = chains.at(end)
-    noon_path(tmp_path / "other").rename(noon_path(tmp_path / "q"))
-    assert chains.at(end) != before
-
-
-def test_what_is_said_is_checked(tmp_path: Path) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 5, 1: 5})
-    chains, end = Chains(cycles_of(tmp_path / "q")), noon_index(ahead=1, sequence=5)
-    own = held(chains, end, held(chains, end, NOTHING, 32), 32)
-    check_lineage(chains, end, own, 32, "host 2")
-    with pytest.raises(Diverged, match="received nothing by host 2"):
-        check_lineage(chains, end, NOTHING, 32, "host 2")
-
-
 @pytest.mark.parametrize("through", ["its path", "a link", "hard links"])
 async def test_a_sink_is_not_kept_in_its_source_s_directory(tmp_path: Path, through: str) -> None:
     """It would keep the application out, and acknowledge what is nowhere else."""
@@ -226,18 +207,6 @@ async def test_a_sink_is_not_kept_in_its_source_s_directory(tmp_path: Path, thro
         with Queue.open_for_append(tmp_path / "q") as queue:
             assert queue.append(b"of the application") > written[-1][0]
         assert source.queues["q"].acknowledged == -1
-
-
-def test_a_file_has_one_place(tmp_path: Path) -> None:
-    here = Surroundings()
-    (tmp_path / "file").touch()
-    (tmp_path / "hard").hardlink_to(tmp_path / "file")
-    assert here.place_of(tmp_path / "file") == here.place_of(tmp_path / "hard") != 0
-    (tmp_path / "link").symlink_to(tmp_path)
-    assert here.place_of(tmp_path) == here.place_of(tmp_path / "link") != 0
-    (tmp_path / "other").mkdir()
-    assert here.place_of(tmp_path / "other") != here.place_of(tmp_path)
-    assert here.place_of(tmp_path / "none") == 0
 
 
 @pytest.mark.parametrize(
@@ -286,15 +255,6 @@ async def test_the_first_difference_is_named(
         assert ("are they copies of one queue?" in stop.message) == is_first
 
 
-async def test_that_nothing_can_be_proved_is_said_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("cqrepl.replicator.agreement.lineage.has_chains", lambda: False)
-    async with serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0"):
-        pass
-    assert "no library for hashes" in caplog.text
-
-
 @pytest.mark.parametrize("at", ["before", "at its end", "never"])
 def test_a_file_that_comes_back_during_a_search_is_no_difference(tmp_path: Path, at: str) -> None:
     """As one of the copy's that was altered, and comes back from another host meanwhile."""
@@ -321,3 +281,235 @@ def test_a_file_that_comes_back_during_a_search_is_no_difference(tmp_path: Path,
         assert found.index == noon_index(ahead=1, sequence=1)
     elif at == "before":
         assert found is None
+
+
+ROLL = "FAST_DAILY"
+COUNTS = {0: 5, 1: 30, 2: 7}
+
+
+async def two_copies(tmp_path: Path) -> None:
+    """Make two copies that hold the same, and of which nothing is noted."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    for name in ("q", "copy"):
+        (tmp_path / name / CLOSED_FILE_NAME).unlink(missing_ok=True)
+
+
+def taken(tmp_path: Path, side: str, ahead: int) -> Callable[[], None]:
+    """Takes a store file away; puts it back."""
+    file, aside = noon_path(tmp_path / side, ahead=ahead), tmp_path / "aside"
+    file.rename(aside)
+
+    def put_back() -> None:
+        if aside.exists():
+            aside.rename(file)
+
+    return put_back
+
+
+@pytest.mark.parametrize("ahead", [0, 1], ids=["lowest", "middle"])
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_it_is_no_difference_once_it_is_back(
+    tmp_path: Path, side: str, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is missing when the offer and the answer are made, and back when they are compared."""
+    await two_copies(tmp_path)
+    put_back = taken(tmp_path, side, ahead)
+    looks: list[Callable[..., object]] = [lineage.check_begin, lineage.check_lineage]
+    for look in looks:
+
+        def back_by_then(*claimed: object, look: Callable[..., object] = look) -> object:
+            put_back()
+            return look(*claimed)
+
+        monkeypatch.setattr(lineagedesk, look.__name__, back_by_then)
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await eventually(lambda: source.queues["q"].acknowledged == noon_index(ahead=2, sequence=6))
+        assert not source.stops + sink.stops
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+async def test_nor_while_the_stream_is_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The source's first answer to what the sink has read is wrong, as of a file that has gone."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    asked: list[Index] = []
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await acked(source, written[-1][0])
+        chains = source.queues["q"].chains
+        right = chains.at
+
+        def wrong_once(index: Index) -> bytes:
+            asked.append(index)
+            return bytes(16) if len(asked) == 1 else right(index)
+
+        monkeypatch.setattr(chains, "at", wrong_once)
+        await eventually(lambda: len(asked) > 1)
+        with Queue.open_for_append(tmp_path / "q") as queue:
+            queue.appender().append_at(ExcerptBatch.of(Index(written[-1][0] + 1), [b"more"]))
+        await acked(source, written[-1][0] + 1)
+        before = len(asked)
+        await eventually(lambda: len(asked) > before)  # it is read and compared on
+        assert not source.stops + sink.stops
+    assert "diverged" not in caplog.text
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+CID: Final = 901
+RULE: Final = "cannot prove what it holds"
+MORE: Final = [b"one more", b"and one"]
+
+
+async def begin(source: Scripted, next_index: int, *, name: str = "q", cid: int = CID) -> int:
+    """Offers a queue as Java does; from which index on the sink wants it."""
+    answer = await source.offer(name, cid, next_index, cqrepl={})
+    wanted: int = answer["nextIndexRequired"]
+    return wanted
+
+
+def sent(excerpts: Iterable[tuple[int, bytes]], cid: int = CID) -> bytes:
+    return b"".join(peer.excerpt(index, data, cid=cid) for index, data in excerpts)
+
+
+def behind(index: int) -> Excerpts:
+    """The excerpts from this index on that the source has and the copy lacks."""
+    return [(index + n, data) for n, data in enumerate(MORE)]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each for each in caplog.messages if RULE in each]
+
+
+@pytest.mark.parametrize(
+    ("counts", "ahead", "sequence"),
+    [
+        ({0: 3}, 0, 0),
+        ({0: OVERLAP_EXCERPTS}, 0, 0),
+        ({0: OVERLAP_EXCERPTS + 7}, 0, 7),
+        ({0: 5, 2: 3}, 2, 0),
+        ({0: 5, 2: OVERLAP_EXCERPTS + 1}, 2, 1),
+    ],
+    ids=str,
+)
+async def test_what_is_equal_comes_again_and_is_dropped(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    counts: dict[int, int],
+    ahead: int,
+    sequence: int,
+) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", counts)
+    end, start = written[-1][0] + 1, noon_index(ahead=ahead, sequence=sequence)
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            assert await begin(source, end + len(MORE)) == start
+            await source.send(sent([*(each for each in written if each[0] >= start)]))
+            await source.hear_stored(end - 1)
+            await source.send(sent(behind(end)))
+            await source.hear_stored(end + len(MORE) - 1)
+        assert not sink.stops
+    assert read(tmp_path / "q") == written + behind(end)
+    said = warnings(caplog)
+    assert len(said) == (1 if start > written[0][0] else 0)
+    assert all(f"{end - start} excerpts, from {format_index(start)} on" in each for each in said)
+
+
+@pytest.mark.parametrize("place", [7, 8, OVERLAP_EXCERPTS, OVERLAP_EXCERPTS + 6])
+async def test_the_first_difference_stops_the_queue(tmp_path: Path, place: int) -> None:
+    """It is named with both digests, and nothing that is behind it is appended."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: OVERLAP_EXCERPTS + 7})
+    end = written[-1][0] + 1
+    theirs = [
+        (index, b"other" if at >= place else data) for at, (index, data) in enumerate(written)
+    ]
+    before = noon_path(tmp_path / "q").read_bytes()
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            start = await begin(source, end + len(MORE))
+            await source.send(sent([each for each in theirs if each[0] >= start] + behind(end)))
+            await stopped(sink)
+            assert all(each["idx"] < written[place][0] for each in source.all("idx"))
+    (stop,) = sink.stops
+    assert stop.reason is StopReason.DIVERGED
+    index = written[place][0]
+    (mine,), (other,) = digests([written[place]]), digests([theirs[place]])
+    assert (
+        f"diverged at {format_index(index)}: stored {mine[1]}, received {other[1]}" in stop.message
+    )
+    assert noon_path(tmp_path / "q").read_bytes() == before
+
+
+async def test_a_source_that_passes_over_what_is_here(tmp_path: Path) -> None:
+    """Its cycle has fewer excerpts than the copy's, and it goes on in a later one."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 20})
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            await begin(source, noon_index(ahead=1, sequence=1))
+            await source.send(sent([*written[:15], (noon_index(ahead=1), b"later")]))
+            await stopped(sink)
+    (stop,) = sink.stops
+    assert stop.reason is StopReason.DIVERGED
+    assert f"diverged at {format_index(written[15][0])}" in stop.message
+    assert read(tmp_path / "q") == written
+
+
+async def test_a_source_that_has_removed_the_whole_cycle(tmp_path: Path) -> None:
+    """Nothing of it can come again: it goes on behind, as retention allows."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 20})
+    later = noon_index(ahead=1)
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            await begin(source, later + 1)
+            await source.send(sent([(later, b"later")]))
+            await source.hear_stored(later)
+        assert not sink.stops
+    assert read(tmp_path / "q") == [*written, (later, b"later")]
+
+
+async def test_nothing_is_asked_again_of_a_source_that_has_less(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The index that is asked for tells it how much comes back."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 20})
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            assert await begin(source, noon_index(sequence=12)) == written[-1][0] + 1
+            await source.hear("eos")
+            returned = [each["re"][:2] for each in source.all("re")]
+    assert returned == written[12:]
+    (said,) = warnings(caplog)
+    assert "has less than this copy" in said
+
+
+async def test_a_source_that_can_prove_sends_nothing_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 20})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    with Queue.open_for_append(tmp_path / "q") as queue:
+        queue.appender().append_at(ExcerptBatch.of(written[-1][0] + 1, MORE))
+    async with (
+        live_source(tmp_path / "q", runs=True) as source,
+        Relay(source.port, on_document=forward_all).running() as relay,
+        live_sink(tmp_path / "copy", relay.port, runs=True),
+    ):
+        await acked(source, written[-1][0] + len(MORE))
+        (answer,) = [
+            each["handler"][1]
+            for raw in relay.documents_from("sink")
+            for each in peer.decoded(raw)
+            if "SourceReplicationHandler" in str(each.get("handler"))
+        ]
+        assert answer["nextIndexRequired"] == written[-1][0] + 1
+        (run,) = [
+            each["run"][1]
+            for raw in relay.documents_from("source")
+            for each in peer.decoded(raw)
+            if "run" in each
+        ]
+        assert run == MORE
+    assert_same(tmp_path / "q", tmp_path / "copy")
+    assert not warnings(caplog)

@@ -49,8 +49,6 @@ from tests.net.live_pumps import (
     source_lane,
     taken,
 )
-from tests.support.descriptors import is_readable
-from tests.support.samples import check_marks
 
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 
@@ -113,20 +111,6 @@ def test_what_appears_is_sent(tmp_path: Path, pausing: Pausing) -> None:
         assert bytes(last) == b"last"
 
 
-def test_nothing_is_sent_that_the_window_has_no_room_for(tmp_path: Path) -> None:
-    with filled(tmp_path / "q", 10) as queue, Ends.connected() as ends:
-        lane = source_lane(queue.tailer(), room=(4, 1 << 20))
-        assert ends.stream(lane) == (Ended.SLICE, b"")
-        assert taken(lane).excerpts == 4
-        lane.add_room(2, 0)
-        assert ends.stream(lane) == (Ended.SLICE, b"")
-        assert taken(lane).excerpts == 2
-        lane.add_room(9, 1 << 20)
-        assert ends.stream(lane) == (Ended.SLICE, b"")
-        stream = received(ends.far, len(b"".join(frames_of(queue))))
-        assert excerpts_of(stream) == (content(tmp_path / "q"), b"")
-
-
 def test_a_source_stops_before_the_end_of_a_file(tmp_path: Path) -> None:
     noon_ms = 1_709_640_000_000
     with Queue.open(tmp_path / "q", create="MINUTELY") as queue, Ends.connected() as ends:
@@ -172,8 +156,7 @@ def test_a_source_leaves_what_an_index_slot_contradicts(tmp_path: Path) -> None:
         assert taken(lane).excerpts == 256
 
 
-@pytest.mark.parametrize("shift", [-4, 4, 40, 4000])
-@pytest.mark.parametrize("count", [9, 200])
+@pytest.mark.parametrize(("count", "shift"), [(9, -4), (9, 4000), (200, 4), (200, 40)])
 def test_a_source_sends_nothing_on_the_strength_of_a_walk_alone(
     tmp_path: Path, count: int, shift: int
 ) -> None:
@@ -196,7 +179,7 @@ def test_a_source_sends_nothing_on_the_strength_of_a_walk_alone(
         assert not taken(lane).excerpts
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(1, 8, 2))
 def test_whatever_length_is_wrong_what_a_source_sends_was_written(
     tmp_path: Path, seed: int
 ) -> None:
@@ -282,21 +265,6 @@ def test_a_peer_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:
         assert found == content(tmp_path / "q")[: len(found)]
 
 
-def test_what_a_broken_connection_does_not_take_is_left(tmp_path: Path) -> None:
-    with filled(tmp_path / "q", 3) as queue, Ends.connected() as ends:
-        ends.far.close()
-        lane = source_lane(queue.tailer())
-        came = Ended.SLICE, b""
-        for _ in range(100):
-            came = ends.stream(lane)
-            if came[0] is not Ended.SLICE:
-                break
-            queue.append(b"more")
-        assert came[0] in (Ended.INTERRUPTED, Ended.END_OF_STREAM)
-        with pytest.raises(OSError, match=r".+"):
-            ends.near.sendall(came[1])
-
-
 # a sink's pump
 
 
@@ -335,35 +303,6 @@ def test_what_comes_is_stored_and_acknowledged(tmp_path: Path) -> None:
         assert content(tmp_path / "copy")[:-1] == content(tmp_path / "q")
 
 
-def test_a_sink_adds_the_index_pages_that_are_due(tmp_path: Path) -> None:
-    """The copy is what the long way makes of the same batches."""
-    path, shape = tmp_path / "copy", "TEST2_DAILY"
-    payloads = [bytes([1 + nth % 255]) * (nth % 50 + 1) for nth in range(150)]
-    with Queue.open(tmp_path / "q", create=shape) as queue, Ends.connected() as ends:
-        queue.append_many(payloads)
-        copy, appender = copy_of(queue, path, room=True)
-        frames, index, made = frames_of(queue), queue.first_index() or 0, 1
-        lane = sink_lane(appender)
-        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
-        length = len(CID_DOCUMENT) + len(write_acknowledgement(0, NS))
-        for count in (31, 1, 40, 7, 45, 25):
-            ends.far.sendall(b"".join(frames[made : made + count]))
-            made += count
-            said = 0
-            while said != index + made - 1:
-                (said,) = acknowledgements(received(ends.far, length))
-        assert made == len(frames)
-        ends.control.interrupt()
-        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
-        copy.close()
-    assert content(path) == content(tmp_path / "q")
-    check_marks(path)
-    (ours,) = path.glob("*.cq4")
-    (theirs,) = (tmp_path / "q").glob("*.cq4")
-    end = min(ours.stat().st_size, theirs.stat().st_size)
-    assert ours.read_bytes()[:end] == theirs.read_bytes()[:end]
-
-
 def test_a_level_is_said_behind_the_acknowledgement(tmp_path: Path) -> None:
     """At once for what was acknowledged; the rest when that is."""
     with filled(tmp_path / "q", 6) as queue, Ends.connected() as ends:
@@ -394,23 +333,6 @@ def test_a_level_is_said_behind_the_acknowledgement(tmp_path: Path) -> None:
         said((synced, first + 3))
         ends.control.interrupt()
         assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
-        copy.close()
-
-
-def test_a_thread_is_told_what_the_pump_stores_where_that_is_waited_for(tmp_path: Path) -> None:
-    with filled(tmp_path / "q", 3) as queue, Ends.connected() as ends:
-        copy, appender = copy_of(queue, tmp_path / "copy")
-        lane, bell = sink_lane(appender), live.StoredBell()
-        lane.await_stored(bell, 7)
-        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
-        for frame, excerpt in list(zip(frames_of(queue), queue.tailer(), strict=True))[1:]:
-            ends.far.sendall(frame)
-            assert bell.wait() == [(7, excerpt.index)]
-        bell.ring()
-        assert bell.wait() == []
-        assert not is_readable(ends.control.bell, 0), "the event loop has nothing to do"
-        ends.control.interrupt()
-        assert pump.ended()[0] is Ended.INTERRUPTED
         copy.close()
 
 
@@ -445,41 +367,6 @@ def test_a_file_grows_while_it_is_written(tmp_path: Path) -> None:
         assert appender.pen.append_one(b"behind") > 0  # it goes on from there
         copy.close()
         assert content(tmp_path / "copy")[:-1] == content(tmp_path / "q")
-
-
-def test_what_others_want_to_say_goes_between(tmp_path: Path) -> None:
-    with filled(tmp_path / "q", 2) as queue, Ends.connected() as ends:
-        copy, appender = copy_of(queue, tmp_path / "copy")
-        lane = sink_lane(appender, acknowledged=False)
-        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
-        said = write_cid(1) + write_heartbeat()
-        ends.control.send(said)
-        assert received(ends.far, len(said)) == said
-        ends.control.interrupt()
-        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
-        copy.close()
-
-
-def test_what_was_said_before_goes_before_what_a_pump_says(tmp_path: Path) -> None:
-    """It may acknowledge less than the pump does, and is not to be taken for newer."""
-    with filled(tmp_path / "q", 5) as queue, Ends.connected() as ends:
-        copy, appender = copy_of(queue, tmp_path / "copy")
-        lane = sink_lane(appender)
-        said = CID_DOCUMENT + write_acknowledgement((queue.last_index() or 0) - 3, NS)
-        ends.control.send(said)
-        _, left, unsent = ends.receive(lane, data=b"".join(frames_of(queue)[1:]))
-        assert (left, unsent) == (b"", b"")
-        assert received(ends.far, len(said)) == said
-        assert acknowledgements(received(ends.far, len(said))) == [queue.last_index()]
-        copy.close()
-
-
-def test_what_comes_too_late_for_a_pump_is_not_lost() -> None:
-    control = live.LiveControl()
-    control.send(b"one ")
-    control.send(b"two")
-    assert control.take() == b"one two"
-    assert control.take() == b""
 
 
 def test_a_gap_is_left(tmp_path: Path) -> None:
@@ -622,7 +509,7 @@ def test_two_queues_take_turns(tmp_path: Path) -> None:
         assert nth > 1 or content(tmp_path / f"copy{nth}") == content(tmp_path / f"q{nth}")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     cut=st.integers(0, 400),
     edits=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
@@ -709,20 +596,9 @@ def two_ways(tmp_path: Path, count: int, *, size: int = 20) -> Iterator[Both]:
         assert content(tmp_path / f"copy{nth}") == content(tmp_path / f"q{nth}")
 
 
-def test_one_pump_serves_both_directions(tmp_path: Path) -> None:
-    with two_ways(tmp_path, 500) as both:
-        pumps = both.run()
-        for turn in range(30):
-            both.queues[turn % 2].append(b"later")
-            both.wait(turn % 2)
-        for end, pump in zip(both.ends, pumps, strict=True):
-            end.control.interrupt()
-            assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
-
-
 def test_two_full_sockets_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """Each side has more to send than fits into all buffers on the way."""
-    with two_ways(tmp_path, 1500, size=60_000) as both:
+    with two_ways(tmp_path, 600, size=60_000) as both:
         pumps = both.run()
         for nth in range(2):
             both.wait(nth)

@@ -1,19 +1,29 @@
 """A queue's directory that goes, or becomes another one, while hosts run: both sides are told."""
 
+import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 import cqrepl
 from cqrepl.protocol import StopReason
 from cqrepl.queue import NotAQueue, Queue, QueueDamaged
+from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
+from cqrepl.queue.files.maker import precreated_path
+from cqrepl.queue.files.mapping import check_name, identity_in
+from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
+from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced
+from cqrepl.replicator.disk import syncer
 from cqrepl.replicator.settings import SourceSettings
 from tests.support.damage import removed
 from tests.support.replicas import acked, copied, eventually, joined, more_excerpts, stopped
-from tests.support.samples import NOON_MS, fill, layout, noon_path, read
+from tests.support.requirements import require
+from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
 from tests.support.tables import set_word
 
 TABLE = "metadata.cq4t"
@@ -83,18 +93,6 @@ async def test_nothing_in_a_removed_directory_is_acknowledged(tmp_path: Path) ->
             assert source.queues["q"].acknowledged == last
 
 
-@pytest.mark.parametrize("is_small", [True, False])
-def test_an_application_hears_of_it(tmp_path: Path, is_small: bool) -> None:
-    payload = b"x" * (10 if is_small else 100_000)
-    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
-        queue.append(payload, now_ms=NOON_MS)
-        queue.append(payload, now_ms=NOON_MS)
-        shutil.rmtree(tmp_path / "q")
-        for _ in range(2):
-            with pytest.raises(QueueDamaged, match="it was removed"):
-                queue.append(payload, now_ms=NOON_MS)
-
-
 @pytest.mark.parametrize("is_source", [True, False])
 async def test_a_queue_that_is_resumed_is_the_one_that_is_there_now(
     tmp_path: Path, is_source: bool
@@ -160,3 +158,240 @@ async def test_an_append_lock_that_was_taken_away_by_force_ends_nothing(
     assert not sink.queues["q"].is_open
     assert [each for each in caplog.messages if "queue 'q'" in each and "by force" in each]
     assert read(copy) == read(path)
+
+
+SAID = "expected a regular file, found a pipe"
+
+
+@pytest.mark.parametrize("name", [CLOSED_FILE_NAME, SLOTS_FILE_NAME])
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_hosts_go_on_once_it_is_gone(
+    tmp_path: Path,
+    side: str,
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.2)
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(original, "FAST_DAILY", {0: 5, 1: 30})
+    fill(copy, "FAST_DAILY", {0: 5})
+    os.mkfifo(tmp_path / side / name)
+    async with joined(original, copy) as (source, sink):
+        await eventually(lambda: SAID in caplog.text)
+        (tmp_path / side / name).unlink()
+        await acked(source, written[-1][0])
+        await copied(original, copy)
+        assert not source.stops + sink.stops
+    assert str(tmp_path / side / name) in caplog.text
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def a_device(path: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except PermissionError:
+        require("root", "no device can be made here")
+
+
+@pytest.mark.parametrize("name", [SLOTS_FILE_NAME, SYNCED_FILE_NAME])
+@pytest.mark.parametrize("side", ["q", "copy"])
+@pytest.mark.parametrize("made", [a_pipe, a_directory, a_device])
+async def test_what_is_in_the_way_of_marks_is_told_and_they_go_on_once_it_is_gone(
+    tmp_path: Path,
+    side: str,
+    made: Callable[[Path], None],
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then nothing is known to be on the disk; the stream goes on."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 3})
+    async with joined(original, copy) as (source, _):
+        await eventually(lambda: is_synced(tmp_path / side, 3))
+        (tmp_path / side / name).unlink(missing_ok=True)
+        made(tmp_path / side / name)
+        written = more_excerpts(original, 3, 4)
+        await acked(source, written[-1][0])
+        kind = made.__name__.replace("_", " ")
+        told = f"{tmp_path / side / name}: expected a regular file, found {kind}"
+        await eventually(lambda: told.partition(": ")[2] in caplog.text)
+        assert not source.stops
+        if made is a_directory:
+            (tmp_path / side / name).rmdir()
+        else:
+            (tmp_path / side / name).unlink()
+        await eventually(lambda: is_synced(tmp_path / side, 7))
+        await eventually(lambda: "it is known to be on the disk again" in caplog.text)
+    found = [line for line in caplog.messages if f"found {kind}" in line]
+    said = [line for line in found if "the peer says" not in line]  # the source hears it too
+    assert len(said) == 1, said
+    assert str(tmp_path / side / name) in said[0]
+    assert "after a power cut it is compared" in said[0]
+
+
+def is_synced(path: Path, count: int) -> bool:
+    """True when so many excerpts of the first cycle are known to be on the disk."""
+    try:
+        mark = load_synced(path)
+    except OSError:
+        return False
+    return mark is not None and mark.end >= noon_index(sequence=count)
+
+
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_hosts_of_no_other_queue_do_not_begin(tmp_path: Path, side: str) -> None:
+    """A mark that cannot be read leaves it unknown what a power cut may have torn."""
+    for name in ("q", "copy"):
+        fill(tmp_path / name, "FAST_DAILY", {0: 5})
+    os.mkfifo(tmp_path / side / SYNCED_FILE_NAME)
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(OSError, match=SAID), flatten_subgroups=True, allow_unwrapped=True
+    ):
+        async with joined(tmp_path / "q", tmp_path / "copy"):
+            pass
+
+
+REFUSED: Final = "expected a regular file"
+DAY_MS: Final = 86_400_000
+Exchange = Callable[[Path, Path], None]  # of a file, or a folder; the second is elsewhere
+
+
+def moved_away(file: Path, elsewhere: Path) -> None:
+    """The link leads to the very file that stood there."""
+    file.rename(elsewhere / file.name)
+    file.symlink_to(elsewhere / file.name)
+
+
+def another_one(file: Path, elsewhere: Path) -> None:
+    """The link leads to the file of that name in another queue."""
+    file.unlink()
+    file.symlink_to(elsewhere / "other" / file.name)
+
+
+def to_nothing(file: Path, elsewhere: Path) -> None:
+    """Put a link in place of a file; a process that follows the link makes a file elsewhere."""
+    file.unlink()
+    file.symlink_to(elsewhere / "made")
+
+
+def to_a_folder(file: Path, elsewhere: Path) -> None:
+    file.unlink()
+    file.symlink_to(elsewhere)
+
+
+def through_another(file: Path, elsewhere: Path) -> None:
+    """A link to a link."""
+    (elsewhere / "between").symlink_to(elsewhere / "other" / file.name)
+    file.unlink()
+    file.symlink_to(elsewhere / "between")
+
+
+LINKS: Final = [moved_away, another_one, to_nothing, to_a_folder, through_another]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder with another queue in it."""
+    path = tmp_path / "elsewhere"
+    fill(path / "other", "FAST_DAILY", {0: 7})
+    return path
+
+
+def contents(path: Path) -> dict[Path, bytes | None]:
+    return {each: each.read_bytes() if each.is_file() else None for each in path.rglob("*")}
+
+
+def file_of(path: Path, which: str) -> Path:
+    return path / TABLE if which == "table store" else noon_path(path)
+
+
+def cause(error: BaseException) -> BaseException:
+    """The one error in a group of one."""
+    return cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+@pytest.mark.parametrize("exchange", LINKS)
+@pytest.mark.parametrize("which", ["table store", "store file"])
+def test_t2_an_application_writes_through_no_link(
+    tmp_path: Path, elsewhere: Path, which: str, exchange: Exchange
+) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+    exchange(file_of(tmp_path / "q", which), elsewhere)
+    before = contents(elsewhere)
+    with pytest.raises(QueueDamaged, match=REFUSED):
+        with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+            queue.append(b"new", now_ms=NOON_MS)
+    assert contents(elsewhere) == before
+
+
+@pytest.mark.parametrize("exchange", [another_one, to_nothing])
+@pytest.mark.parametrize("which", ["table store", "store file"])
+async def test_t2_a_sink_writes_through_no_link(
+    tmp_path: Path, elsewhere: Path, which: str, exchange: Exchange
+) -> None:
+    """It does not start, or stops that queue; in both cases it says why."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 9})
+    fill(tmp_path / "copy", "FAST_DAILY", {0: 5})
+    exchange(file_of(tmp_path / "copy", which), elsewhere)
+    before = contents(elsewhere)
+    try:
+        async with joined(tmp_path / "q", tmp_path / "copy") as (_, sink):
+            await stopped(sink)
+            message = sink.stops[0].message
+    except* QueueDamaged as errors:
+        message = str(cause(errors))
+    assert REFUSED in message
+    assert str(tmp_path / "copy") in message
+    assert contents(elsewhere) == before
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_t2_no_cycle_begins_in_a_folder_that_has_taken_the_place(
+    tmp_path: Path, elsewhere: Path, is_link: bool
+) -> None:
+    """Looked at when a file is made, not only by who watches the names."""
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        queue.append(b"one", now_ms=NOON_MS)
+        (tmp_path / "q").rename(tmp_path / "moved")
+        if is_link:
+            (tmp_path / "q").symlink_to(elsewhere / "other")
+        else:
+            (elsewhere / "other").rename(tmp_path / "q")
+        before = contents(tmp_path / "q"), contents(elsewhere)
+        with pytest.raises(QueueDamaged, match="another one has taken its name"):
+            queue.append(b"two", now_ms=NOON_MS + DAY_MS)
+        assert (contents(tmp_path / "q"), contents(elsewhere)) == before
+
+
+def test_t2_a_file_made_ahead_is_no_link(tmp_path: Path, elsewhere: Path) -> None:
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        queue.append(b"one", now_ms=NOON_MS)
+        precreated_path(noon_path(tmp_path / "q", ahead=1)).symlink_to(
+            noon_path(elsewhere / "other")
+        )
+        before = contents(elsewhere)
+        with pytest.raises(QueueDamaged, match=REFUSED):
+            queue.append(b"two", now_ms=NOON_MS + DAY_MS)
+        assert contents(elsewhere) == before
+
+
+def test_t2_a_queue_may_be_reached_through_a_link(tmp_path: Path) -> None:
+    """The directory is the operator's to name; only what is in it must be its own."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    (tmp_path / "link").symlink_to(tmp_path / "q")
+    with Queue.open_for_append(tmp_path / "link") as queue:
+        assert queue.append(b"new", now_ms=NOON_MS) == written[-1][0] + 1
+        assert queue.append(b"new", now_ms=NOON_MS + DAY_MS) == noon_index(ahead=1)
+        table = tmp_path / "link" / TABLE
+        check_name(table, identity_in(os.stat(table)))

@@ -37,7 +37,7 @@ from tests.support.replicas import (
     received,
     stopped,
 )
-from tests.support.samples import fill, flip_byte, noon_index, noon_path, read
+from tests.support.samples import Excerpts, fill, flip_byte, noon_index, noon_path, read
 
 ROLL = "FAST_HOURLY"
 COUNTS = {0: 5, 1: 30, 2: 7, 3: 2}
@@ -79,8 +79,19 @@ def has_all(closed: ClosedCycles) -> bool:
     return len(closed.load()) == len(COUNTS) - 1
 
 
-@pytest.mark.parametrize("how", ["gone", "older", "cut", "zeros"])
-@pytest.mark.parametrize("side", ["q", "copy"])
+@pytest.fixture
+async def written(tmp_path: Path) -> Excerpts:
+    """The excerpts of a queue and its copy, of which both hosts had noted the closed cycles."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
+        await acked(sides[0], written[-1][0])
+        await until_noted(*sides)
+    return written
+
+
+@pytest.mark.parametrize(
+    ("side", "how"), [("q", "gone"), ("copy", "older"), ("q", "cut"), ("copy", "zeros")]
+)
 async def test_it_comes_back(
     tmp_path: Path, side: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,13 +113,12 @@ async def test_it_comes_back(
     assert len(aside) == (how != "gone")
 
 
-@pytest.mark.parametrize("how", ["gone", "older", "cut", "zeros"])
-@pytest.mark.parametrize("side", ["q", "copy"])
-async def test_it_comes_back_at_the_start(tmp_path: Path, side: str, how: str) -> None:
-    written = fill(tmp_path / "q", ROLL, COUNTS)
-    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
-        await acked(sides[0], written[-1][0])
-        await until_noted(*sides)
+@pytest.mark.parametrize(
+    ("side", "how"), [("q", "gone"), ("copy", "older"), ("q", "cut"), ("copy", "zeros")]
+)
+async def test_it_comes_back_at_the_start(
+    tmp_path: Path, written: Excerpts, side: str, how: str
+) -> None:
     file = lose(tmp_path / side, how)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await eventually(lambda: holds(file, 30))
@@ -118,16 +128,11 @@ async def test_it_comes_back_at_the_start(tmp_path: Path, side: str, how: str) -
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 
-@pytest.mark.parametrize("how", ["gone", "cut", "zeros"])
-@pytest.mark.parametrize("ahead", [1, 2])
+@pytest.mark.parametrize(("how", "ahead"), [("gone", 1), ("zeros", 2)])
 async def test_a_queue_that_is_known_as_damaged_goes_on(
-    tmp_path: Path, how: str, ahead: int
+    tmp_path: Path, written: Excerpts, how: str, ahead: int
 ) -> None:
     """Before its sink connects: what was not even offered is offered then."""
-    written = fill(tmp_path / "q", ROLL, COUNTS)
-    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
-        await acked(sides[0], written[-1][0])
-        await until_noted(*sides)
     file = lose(tmp_path / "q", how, ahead)
     async with live_source(tmp_path / "q") as source:
         await eventually(lambda: bool(source.stops))
@@ -177,28 +182,21 @@ async def test_a_look_that_began_before_it_came_back_stops_nothing_for_good(
 
 
 @pytest.mark.parametrize("side", ["q", "copy"])
-async def test_so_does_the_lowest_one_while_it_has_a_name(tmp_path: Path, side: str) -> None:
+async def test_so_does_the_lowest_one_while_it_has_a_name(
+    tmp_path: Path, written: Excerpts, side: str
+) -> None:
     """Gone, it would be what retention took."""
-    written = fill(tmp_path / "q", ROLL, COUNTS)
-    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
-        await acked(sides[0], written[-1][0])
-        await until_noted(*sides)
     file = lose(tmp_path / side, "cut", ahead=0)
     async with joined(tmp_path / "q", tmp_path / "copy"):
         await eventually(lambda: holds(file, 5))
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 
-@pytest.mark.parametrize("side", ["q", "copy"])
-@pytest.mark.parametrize("nth", [3, 28], ids=["early", "late"])
+@pytest.mark.parametrize(("side", "nth"), [("q", 3), ("copy", 28)])
 async def test_so_does_one_that_was_altered_between_two_runs(
-    tmp_path: Path, side: str, nth: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, written: Excerpts, side: str, nth: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The note from when it was closed tells which side is wrong: no copy is blamed."""
-    written = fill(tmp_path / "q", ROLL, COUNTS)
-    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
-        await acked(sides[0], written[-1][0])
-        await until_noted(*sides)
     payload = next(data for index, data in written if index == noon_index(ROLL, ahead=1) + nth)
     flip_byte(noon_path(tmp_path / side, ROLL, ahead=1), payload, len(payload) // 2)
     async with joined(tmp_path / "q", tmp_path / "copy"):
@@ -337,36 +335,22 @@ def nobody_gives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nobody_gives")
-@pytest.mark.parametrize("how", ["gone", "older"])
-async def test_of_the_source(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(("side", "how"), [("q", "gone"), ("copy", "older")])
+async def test_where_none_gives_it_both_sides_stop_and_name_it(
+    tmp_path: Path, side: str, how: str
+) -> None:
     written = fill(tmp_path / "q", ROLL, COUNTS)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
         await acked(source, written[-1][0])
-        await until_noted(source)
-        file = lose(tmp_path / "q", how)
-        await stopped(source)
-        await eventually(lambda: bool(sink.stops))
-        (ours,), (told,) = source.stops, sink.stops
+        await until_noted(source, sink)
+        file = lose(tmp_path / side, how)
+        await eventually(lambda: bool(source.stops and sink.stops))
+        (ours,), (told,) = (source.stops, sink.stops)[:: 1 if side == "q" else -1]
         assert ours.reason is told.reason is StopReason.DAMAGED
         assert f"{file}: expected 30 excerpts" in ours.message
         assert ours.message in told.message
-        assert sink.queues["q"].life.stop is None  # another source may have it all
-
-
-@pytest.mark.usefixtures("nobody_gives")
-@pytest.mark.parametrize("how", ["gone", "older"])
-async def test_of_a_copy(tmp_path: Path, how: str) -> None:
-    written = fill(tmp_path / "q", ROLL, COUNTS)
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        await acked(source, written[-1][0])
-        await until_noted(sink)
-        file = lose(tmp_path / "copy", how)
-        await stopped(sink)
-        await eventually(lambda: bool(source.stops))
-        (ours,), (told,) = sink.stops, source.stops
-        assert ours.reason is told.reason is StopReason.DAMAGED
-        assert f"{file}: expected 30 excerpts" in ours.message
-        assert ours.message in told.message
+        # another source may have it all
+        assert (sink.queues["q"].life.stop is None) == (side == "q")
 
 
 async def test_a_new_copy_gets_nothing_from_behind_the_hole(tmp_path: Path) -> None:

@@ -1,14 +1,11 @@
 """Queues that are new to a sink: several are agreed on at a time, and each in its order."""
 
 import re
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
 
 from cqrepl.queue.files.keptidentity import KeptIdentity
 from cqrepl.queue.files.tablestore import FILE_NAME
@@ -59,41 +56,6 @@ async def hosts(
             if isinstance(disk, SlowDisk):
                 stack.callback(disk.goes_on.set)  # no end waits for its threads
         yield source, sink
-
-
-@pytest.fixture
-def ways(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """The number of calls that threads were asked for, by the names of functions."""
-    asked, run_sync = Counter[str](), trio.to_thread.run_sync
-
-    async def counted(work: Any, *args: Any, **options: Any) -> Any:
-        named = work
-        while hasattr(named, "func"):
-            named = named.func
-        asked[named.__name__] += 1
-        return await run_sync(work, *args, **options)
-
-    monkeypatch.setattr(trio.to_thread, "run_sync", counted)
-    return asked
-
-
-async def test_a_new_queue_goes_into_a_thread_once_for_each_answer(
-    tmp_path: Path, ways: Counter[str]
-) -> None:
-    paths = {name: tmp_path / name for name in NAMES}
-    for path in paths.values():
-        fill(path, "FAST_DAILY", {})
-    async with hosts(paths, source_disk=None, sink_disk=None) as (_, sink):
-        copies = [*copies_of(paths).values()]
-        await eventually(lambda: all(sink.queues[name].is_open for name in NAMES))
-        await eventually(lambda: None not in [identity(each) for each in copies])
-    # the sink opens it and tells what it holds; the source compares, and settles which queue it is;
-    # the sink locks it, and keeps that
-    assert [ways.pop(each) for each in ("_held", "_settled", "_follow")] == [COUNT] * 3
-    # beside that are live pumps, the looks and syncs behind the streams, which go together, and
-    # what the network tore apart
-    others = {each: count for each, count in ways.items() if each not in ("work", "_do_all")}
-    assert sum(others.values()) < COUNT, others
 
 
 def identity(path: Path) -> Identity | None:

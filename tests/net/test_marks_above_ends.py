@@ -1,8 +1,10 @@
 """A mark above the end of a queue tells of a loss: nothing of ours is appended in its place."""
 
+import errno
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,18 +12,22 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl import AckLevel, Host, HostSettings, WaitEnded
+from cqrepl import AckLevel, WaitEnded
 from cqrepl.protocol import StopReason
 from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
+from cqrepl.queue.acceptance import accept_lost_end
+from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.markslots import MarkLevel
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from cqrepl.queue.write.groupcommit import Durability
 from cqrepl.surroundings import Surroundings, within
 from tests.support.copies import assert_same
 from tests.support.invoke import Invoke, invoke
 from tests.support.replicas import (
-    LOOPBACK,
     acked,
+    copied,
     eventually,
     joined,
     last_of,
@@ -32,6 +38,7 @@ from tests.support.replicas import (
 from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
 
 __all__ = ["invoke"]
+
 ENDS = 4  # excerpts that are left
 LAST = noon_index(sequence=8)  # that was acknowledged
 LOST = re.escape(f"up to {LAST:#x}")
@@ -110,8 +117,9 @@ async def test_appends_are_refused_until_a_copy_has_given_back(
     assert_same(path, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("durability", list(Durability))
-@pytest.mark.parametrize("how", [removed, put_back])
+@pytest.mark.parametrize(
+    ("how", "durability"), [(removed, Durability.SYNCED), (put_back, Durability.NONE)]
+)
 async def test_an_appender_that_is_open_refuses_too(
     tmp_path: Path, replicated: Excerpts, how: Loss, durability: Durability
 ) -> None:
@@ -130,24 +138,6 @@ async def test_an_appender_that_is_open_refuses_too(
             await acked(source, last + 1)
     assert read(path)[:9] == replicated
     assert_same(path, tmp_path / "copy")
-
-
-async def test_a_program_with_a_host_is_refused_until_then(
-    tmp_path: Path, replicated: Excerpts
-) -> None:
-    path = tmp_path / "q"
-    removed(path, path)
-    settings = HostSettings.of(listen=LOOPBACK, host_id=1, sources={"q": path})
-    async with Host(settings) as host:
-        with pytest.raises(QueueDamaged, match=LOST):
-            await host.queue("q").append(b"other", now_ms=NOON_MS)
-        leading = host.queue("q").leading
-        with pytest.raises(QueueDamaged, match=LOST):
-            await trio.to_thread.run_sync(leading.append, [b"other"])
-        async with live_sink(tmp_path / "copy", host.port):
-            await eventually(lambda: last_of(path) == LAST)
-            assert await host.queue("q").append(b"more", now_ms=NOON_MS) == LAST + 1
-    assert read(path)[:-1] == replicated
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -177,16 +167,6 @@ async def test_a_repair_accepts_the_loss(
         with trio.move_on_after(0.2) as waited:
             await source.wait_acked(index)
         assert waited.cancelled_caught, "the copy has another excerpt there"
-
-
-async def test_accept_missing_accepts_it_as_well(
-    tmp_path: Path, replicated: Excerpts, invoke: Invoke
-) -> None:
-    put_back(tmp_path / "q", tmp_path / "less")
-    result = invoke("repair", tmp_path / "q", "--accept-missing", "--apply")
-    assert result.exit_code == 0, result.output
-    with Queue.open(tmp_path / "q") as queue:
-        assert queue.append(b"other", now_ms=NOON_MS) == noon_index(sequence=ENDS)
 
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["found at the start", "while it runs"])
@@ -246,21 +226,6 @@ def test_marks_of_a_queue_without_hosts(tmp_path: Path) -> None:
                 queue.append(b"synced", now_ms=NOON_MS)
         removed(path, path)
         with pytest.raises(QueueDamaged, match="expected excerpts up to"):
-            append(path)
-
-
-async def test_a_host_that_starts_keeps_what_tells_of_the_loss(tmp_path: Path) -> None:
-    """No copy is known: only a person settles it."""
-    path = tmp_path / "q"
-    fill(path, "FAST_DAILY", {0: 9})
-    async with live_source(path):
-        await eventually(lambda: load_synced(path) is not None or True)
-    store_synced(path, LAST + 1)
-    removed(path, path)
-    for _ in range(2):
-        async with live_source(path):
-            pass
-        with pytest.raises(QueueDamaged, match=LOST):
             append(path)
 
 
@@ -339,3 +304,119 @@ async def test_a_source_that_loses_its_end_while_it_runs_stops(tmp_path: Path, l
     async with joined(path, tmp_path / "copy") as (source, _):
         await acked(source, LAST)
     assert_same(path, tmp_path / "copy")
+
+
+@pytest.fixture
+def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A queue of 50 excerpts and its copy of 60: the power has gone, and the last 10 with it."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    fill(path, "FAST_DAILY", {0: 50})
+
+    async def replicate() -> None:
+        async with joined(path, copy) as (source, _):
+            await acked(source, last_of(path) or 0)
+            # a side file is written under another name first, and may go under the copying
+            shutil.copytree(path, tmp_path / "kept", ignore=shutil.ignore_patterns("*.cq*.*"))
+            await acked(source, append_here(path, b"lost", 10))
+
+    trio.run(replicate)
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "kept", path)
+    with monkeypatch.context() as before:
+        before.setattr(syncedmark, "this_boot", lambda: bytes(16))
+        store_synced(path, Index((last_of(path) or 0) + 1))
+    return path, copy
+
+
+def append_here(path: Path, data: bytes, count: int = 1, *, wait_for_seconds: float = 0.0) -> int:
+    """Appends in the cycle of noon; the last index."""
+    with Queue.open_for_append(path, wait_for_seconds=wait_for_seconds) as queue:
+        return queue.append_many([data] * count, now_ms=NOON_MS)
+
+
+def appended(path: Path, seconds: float) -> float:
+    """The seconds that an append takes that may wait for `seconds`."""
+    start = time.monotonic()
+    append_here(path, b"more", wait_for_seconds=seconds)
+    return time.monotonic() - start
+
+
+async def test_what_was_lost_comes_back_first(lost: tuple[Path, Path]) -> None:
+    path, copy = lost
+    before = read(copy)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.to_thread.run_sync, appended, path, 60.0)
+        await trio.sleep(0.3)
+        assert len(read(path)) == 50
+        async with live_source(path) as source, live_sink(copy, source.port):
+            while len(read(path)) < 61:
+                await trio.sleep(0.01)
+            await copied(path, copy)
+            assert not source.stops
+    assert_same(path, copy)
+    assert read(path)[:60] == before
+    assert read(path)[60][1] == b"more"
+
+
+async def test_the_mark_tells_that_they_are_equal(tmp_path: Path, lost: tuple[Path, Path]) -> None:
+    path, copy = lost
+    async with joined(path, copy):
+        while not getattr(load_synced(path), "is_of_this_boot", False):
+            await trio.sleep(0.01)
+        assert appended(path, 60.0) < 30.0
+
+
+def test_a_queue_without_copies_waits_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+    with monkeypatch.context() as before:
+        before.setattr(syncedmark, "this_boot", lambda: bytes(16))
+        store_synced(tmp_path / "q", Index((last_of(tmp_path / "q") or 0) - 2))
+    assert appended(tmp_path / "q", 60.0) < 30.0
+
+
+@pytest.mark.parametrize("boot", [None, bytes(16)], ids=["this start", "an earlier start"])
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_what_takes_the_place_of_a_lost_end_is_not_called_synced(
+    tmp_path: Path, boot: bytes | None, seconds: float
+) -> None:
+    """The mark tells of what was there before, and keeps appends out until that is accepted."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5, 1: 3})
+    doubtful = range(noon_index(sequence=4), noon_index(ahead=1, sequence=2))
+    store_synced(path, noon_index(ahead=1, sequence=3), doubtful, boot=boot)
+    noon_path(path, ahead=1).unlink()
+    apply(plan_repair(path))
+    before = load_synced(path)
+    assert before is not None
+    assert before.end == noon_index(ahead=1, sequence=3), "a repair hides nothing"
+    for _ in range(2):
+        with pytest.raises(QueueDamaged, match="what is on the disk"):
+            append_here(path, b"other", 2, wait_for_seconds=seconds)
+    assert load_synced(path) == before
+    assert accept_lost_end(path) is not None
+    append_here(path, b"other", 2, wait_for_seconds=seconds)
+    end = noon_index(sequence=5)
+    after = load_synced(path)
+    assert after is not None
+    assert (after.end, after.boot) == (end, before.boot)
+    assert after.doubtful == range(doubtful.start, end)
+
+
+def test_a_mark_that_cannot_be_lowered_is_not_accepted(tmp_path: Path) -> None:
+    fill(tmp_path, "FAST_DAILY", {0: 5})
+    store_synced(tmp_path, noon_index(sequence=9))
+    with pytest.raises(OSError, match="No space left"), within(FullDisk()):
+        accept_lost_end(tmp_path)
+    with pytest.raises(QueueDamaged, match="expected excerpts up to"):
+        append_here(tmp_path, b"other")
+    assert len(read(tmp_path)) == 5
+    assert accept_lost_end(tmp_path) is not None
+    append_here(tmp_path, b"other")
+    assert len(read(tmp_path)) == 6
+
+
+class FullDisk(Surroundings):
+    def write(self, descriptor: int, data: bytes, position: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

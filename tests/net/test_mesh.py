@@ -1,22 +1,37 @@
 """Hosts of a cluster: one connection between any two, and each queue only from its master."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from cqrepl import Host, Queue, serve_host
+from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, serve_host
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
+from cqrepl.net.address import Address
 from cqrepl.net.link import Session
-from cqrepl.replicator.incoming.sinksession import SinkSession
-from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.marks.counters import NOTHING
+from cqrepl.replicator.settings import SourceSettings
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
+from cqrepl.status.snapshot import snapshot_of
 from tests.support import peer
 from tests.support.ports import reserved_port
-from tests.support.replicas import SECONDS, copied, eventually, live_sink
-from tests.support.samples import NOON_MS, payloads
+from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
+    SECONDS,
+    at,
+    copied,
+    eventually,
+    last_of,
+    live_sink,
+)
+from tests.support.samples import NOON_MS, fill, payloads
 from tests.support.scripted import SHAPE, scripted
 from tests.support.threehosts import three_hosts
 
@@ -118,21 +133,6 @@ async def test_a_host_without_an_address_reaches_the_others(tmp_path: Path) -> N
             assert len(await connected(host, 2)) == 2
 
 
-async def test_each_host_is_started_again_in_turn(tmp_path: Path) -> None:
-    """Applications go on while a host is away, also with the queue that it streams."""
-    mesh = Mesh(tmp_path)
-    async with mesh.hosts(1, 2, 3):
-        for name in mesh.masters:
-            mesh.append(name)
-        await mesh.copied(1, 2, 3)
-    for away in (1, 2, 3):
-        async with mesh.hosts(*(each for each in (1, 2, 3) if each != away)):
-            for name in mesh.masters:
-                mesh.append(name, day=away)
-            async with mesh.host(away):
-                await mesh.copied(1, 2, 3)
-
-
 async def test_a_queue_is_taken_only_from_its_master(tmp_path: Path) -> None:
     """By another version of the file host 3 is the master of a queue of host 1."""
     mesh = Mesh(tmp_path)
@@ -150,31 +150,6 @@ async def test_a_queue_is_taken_only_from_its_master(tmp_path: Path) -> None:
         assert not hosts[1].stops + hosts[2].stops
 
 
-async def test_a_host_that_only_streams_is_a_source_and_one_that_only_takes_in_a_sink(
-    tmp_path: Path,
-) -> None:
-    """They get the connection to themselves, as with the commands of one way."""
-    mesh = Mesh(tmp_path, {"a": 1})
-    async with mesh.hosts(1, 2) as hosts:
-        mesh.append("a")
-        await mesh.copied(1, 2)
-        assert {type(each) for each in await connected(hosts[1], 1)} == {SourceSession}
-        assert {type(each) for each in await connected(hosts[2], 1)} == {SinkSession}
-
-
-async def test_the_newer_of_two_connections_stays(tmp_path: Path) -> None:
-    """Host 2 dials host 1, and so does a sink that has its id."""
-    mesh = Mesh(tmp_path, {"q": 1})
-    async with mesh.hosts(1, 2) as hosts:
-        (first,) = await connected(hosts[1], 1)
-        async with live_sink(tmp_path / "copy", mesh.ports[1], host_id=2):
-            await eventually(lambda: first not in hosts[1].endpoint.sessions)
-        with trio.fail_after(SECONDS):
-            mesh.append("q")
-            await mesh.copied(1, 2)
-        assert len(hosts[1].endpoint.sessions) == 1
-
-
 async def test_a_host_that_is_in_no_file_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,19 +159,6 @@ async def test_a_host_that_is_in_no_file_is_refused(
         async with live_sink(tmp_path / "copy", mesh.ports[1], host_id=9):
             await eventually(lambda: "host id 2, 3 expected, 9 came" in caplog.text)
     assert not (tmp_path / "copy").exists()
-
-
-async def test_the_host_has_stopped_when_all_of_its_queues_have(tmp_path: Path) -> None:
-    mesh = Mesh(tmp_path, {"a": 1, "b": 2})
-    for host_id in (1, 2):  # each has something of its own under both names
-        for name in mesh.masters:
-            with Queue.open_for_append(mesh.at(host_id, name), create="FAST_DAILY") as queue:
-                queue.appender().append(payloads(5, seed=host_id), NOON_MS)
-    async with mesh.hosts(1, 2) as hosts:
-        with trio.fail_after(SECONDS):
-            for host in hosts.values():
-                await host.wait_stopped()
-                assert {stop.name for stop in host.stops} == {"a", "b"}
 
 
 async def test_a_queue_that_is_offered_by_another_host_is_refused(
@@ -226,3 +188,121 @@ async def test_two_hosts_that_both_stream_a_queue_say_so(
         await cluster.meet()
         said = "queue 'q': the peer does not take it now, host {} streams it too"
         await eventually(lambda: all(said.format(each) in caplog.text for each in (1, 2)))
+
+
+async def test_one_that_is_away_holds_up_no_other(tmp_path: Path) -> None:
+    path, copies = tmp_path / "q", [tmp_path / "2", tmp_path / "3"]
+    fill(path, "FAST_DAILY", {0: 30})
+    listens: Any = {"listen": LOOPBACK} | BEATS
+    async with serve_sink({"q": copies[0]}, **listens, host_id=2) as second:
+        async with serve_sink({"q": copies[1]}, **listens, host_id=3) as third:
+            connect = {9: at(reserved_port()), 2: at(second.port), 3: at(third.port)}
+            async with serve_source({"q": path}, connect=connect, **BEATS) as source:
+                for each in copies:
+                    await copied(path, each)
+                assert source.endpoint.connections.keys() == {2, 3}
+                assert source.port is None
+
+
+async def test_a_host_is_taken_at_its_own_address_only(tmp_path: Path) -> None:
+    """Two addresses that were exchanged feed no sink, as each peer says who it is."""
+    path, copies = tmp_path / "q", [tmp_path / "2", tmp_path / "3"]
+    fill(path, "FAST_DAILY", {0: 3})
+    listens: Any = {"listen": LOOPBACK} | BEATS
+    async with serve_sink({"q": copies[0]}, **listens, host_id=2) as second:
+        async with serve_sink({"q": copies[1]}, **listens, host_id=3) as third:
+            connect = {3: at(second.port), 4: at(third.port)}
+            async with serve_source({"q": path}, connect=connect, **BEATS):
+                right: Any = {"connect": {3: at(third.port)}, "host_id": 5} | BEATS
+                async with serve_source({"q": path}, **right):
+                    await copied(path, copies[1])
+    assert not copies[0].exists()
+
+
+async def test_a_host_shows_all_its_addresses(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 1})
+    settings = HostSettings.of(sources={"q": tmp_path / "q"}, listen=[LOOPBACK, LOOPBACK])
+    async with Host(settings) as host:
+        first, second = host.endpoint.ports
+        assert snapshot_of(host)["listens"] == f"127.0.0.1:{first}, 127.0.0.1:{second}"
+
+
+@pytest.mark.parametrize(
+    ("listen", "connect", "ids", "says"),
+    [
+        ("h:1", {2: "h:2"}, (), "to listen on or to connect to expected, both came"),
+        (["h:1"], "h:2", (), "expected, both came"),
+        ([], None, (), "expected, none came"),
+        (None, {}, (), "expected, none came"),
+        (None, {2: "h:2", 3: "h:2"}, (), "an address for each host expected, h:2 came twice"),
+        (None, {2: "h:2"}, (2,), "no remote ids expected beside"),
+        (None, {0: "h:2"}, (), "a host id from 1 to 127 expected, 0 came"),
+        (None, {2: "h"}, (), "HOST:PORT expected, 'h' came"),
+        (["h:1", "h"], None, (), "HOST:PORT expected, 'h' came"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    listen: str | Sequence[str] | None,
+    connect: str | Mapping[int, str] | None,
+    ids: tuple[int, ...],
+    says: str,
+) -> None:
+    with pytest.raises(ValueError, match="expected") as caught:
+        HostSettings.of(listen=listen, connect=connect, remote_ids=ids)
+    assert says in str(caught.value)
+
+
+NAMES = ("a", "b")
+
+
+def settings(host_id: int, net: NetSettings, source: SourceSettings | None = None) -> HostSettings:
+    protocol = ProtocolSettings(host_id=host_id, remote_ids=frozenset({3 - host_id}))
+    return HostSettings(net=net, protocol=protocol, source=source or SourceSettings())
+
+
+@asynccontextmanager
+async def two_queues(tmp_path: Path, source: SourceSettings) -> AsyncIterator[Host]:
+    """Host 1 streams "a" and "b", none of which is there, to host 2."""
+    ours = settings(1, NetSettings(listen=Address.parse(LOOPBACK)), source)
+    out = {name: tmp_path / "out" / name for name in NAMES}
+    into = {name: tmp_path / "in" / name for name in NAMES}
+    async with serve_host(ours, sources=out, sinks={}) as host:
+        theirs = settings(2, NetSettings(connect=Address.parse(at(host.port))))
+        async with serve_host(theirs, sources={}, sinks=into):
+            yield host
+
+
+def appended(path: Path) -> None:
+    """Twenty excerpts, as an application appends them."""
+    with Queue.open_for_append(path) as queue:
+        queue.appender().append(payloads(20, seed=1), NOON_MS)
+
+
+async def test_queues_are_made_and_only_some_are_acknowledged(tmp_path: Path) -> None:
+    source = SourceSettings(
+        made_with={"a": "FAST_HOURLY", "b": "FAST_DAILY"},
+        unacknowledged=frozenset({"b"}),
+        source_ids={"b": 1002},
+    )
+    async with two_queues(tmp_path, source) as host:
+        for name, cycle in (("a", "FAST_HOURLY"), ("b", "FAST_DAILY")):
+            with Queue.open(tmp_path / "out" / name) as queue:
+                assert queue.layout.roll_cycle.name == cycle
+            appended(tmp_path / "out" / name)
+        last = last_of(tmp_path / "out" / "a")
+        assert last is not None
+        with trio.fail_after(SECONDS):
+            await host.source.wait_acked(last, "a")
+        await copied(tmp_path / "out" / "b", tmp_path / "in" / "b")
+        assert host.source.queues["b"].acknowledged == NOTHING
+        with Queue.open(tmp_path / "in" / "b") as copy:
+            assert copy.layout.source_id == 1002
+
+
+async def test_a_queue_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    made = SourceSettings(made_with=dict.fromkeys(NAMES, "FAST_DAILY"))
+    async with two_queues(tmp_path, made):
+        pass
+    other = replace(made, made_with=dict.fromkeys(NAMES, "FAST_HOURLY"))
+    async with two_queues(tmp_path, other) as host:
+        assert host.source.queues["a"].queue.layout.roll_cycle.name == "FAST_DAILY"

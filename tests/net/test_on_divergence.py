@@ -8,13 +8,9 @@ from cqrepl.protocol import StopReason
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.format.index import format_index
-from cqrepl.replicator.sink import serve_sink
 from tests.support.copies import assert_same
 from tests.support.replicas import (
-    BEATS,
-    LOOPBACK,
     acked,
-    at,
     copied,
     eventually,
     gated_audits,
@@ -97,23 +93,3 @@ async def test_another_process_that_reads_it_is_waited_for(
                 assert not (copy / "quarantine").exists()
         async with live_sink(copy, source.port, on_divergence="quarantine"):
             await copied(path, copy)
-
-
-async def test_the_queue_beside_it_comes_too(histories: tuple[Path, Path], tmp_path: Path) -> None:
-    path, copy = histories
-    fill(tmp_path / "good", "FAST_DAILY", {0: 40})
-    from cqrepl.replicator.source import serve_source
-
-    queues = {"q": path, "good": tmp_path / "good"}
-    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
-        copies = {"q": copy, "good": tmp_path / "other"}
-        options = {"connect": at(source.port), "on_divergence": "quarantine"} | BEATS
-        async with serve_sink(copies, **options):
-            await copied(path, copy)
-            await copied(tmp_path / "good", tmp_path / "other")
-
-
-async def test_another_word_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="stop, quarantine"):
-        async with serve_sink({"q": tmp_path}, listen=LOOPBACK, on_divergence="merge"):
-            pass

@@ -12,11 +12,6 @@ from cqrepl import Host, Queue, serve_host
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
 from cqrepl.queue.files.keptidentity import new_identity
-from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator.disk.diskend import DiskEnd
-from cqrepl.replicator.disk.syncer import Syncer
-from cqrepl.replicator.incoming.sinkqueue import SinkQueue
-from cqrepl.replicator.relaydesk import why_not_passed_on
 from cqrepl.status.snapshot import snapshot_of
 from tests.support.ports import reserved_port
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
@@ -123,54 +118,6 @@ async def test_what_the_middle_acknowledges_is_its_own(tmp_path: Path) -> None:
             await hosts[2].queue("q").append(b"no")
 
 
-async def test_the_end_of_the_chain_learns_what_is_safe_from_its_first_host(tmp_path: Path) -> None:
-    async with three(tmp_path, "  ack: {q: {from: 1}}") as (chain, _):
-        await copied(chain.at(1), chain.at(3))
-        last = last_of(chain.at(1))
-        with Queue.open(chain.at(3)) as queue:
-            await eventually(lambda: queue.acknowledged_index == last)
-
-
-async def test_the_middle_comes_back(tmp_path: Path) -> None:
-    """Excerpts that host 1 gets meanwhile come to host 3 by host 2, once that is there again."""
-    chain = Chain(tmp_path, 1, 2, 3)
-    fill(chain.at(1), "FAST_DAILY", {0: 10})
-    async with chain.host(1, 1, "{3: 2}"), chain.host(3, 1, "{3: 2}") as end:
-        for count in (10, 20):
-            async with chain.host(2, 1, "{3: 2}"):
-                await copied(chain.at(1), chain.at(3))
-            more_excerpts(chain.at(1), count, 10)
-        assert last_of(chain.at(3)) != last_of(chain.at(1))
-        assert not end.stops
-        async with chain.host(2, 1, "{3: 2}"):
-            await copied(chain.at(1), chain.at(3))
-
-
-class Glance(Syncer):
-    """Notes why the copy is not passed on yet in the midst of its opening, which a thread does."""
-
-    copy: SinkQueue
-    seen: str | None = None
-
-    def watch(self, *args: Any, **more: Any) -> DiskEnd:
-        self.seen = why_not_passed_on(self.copy)
-        return super().watch(*args, **more)
-
-
-def test_a_copy_that_is_just_being_opened_is_not_passed_on_yet(tmp_path: Path) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    with Queue.open(tmp_path / "q") as queue:
-        queue.note_follower(is_follower=True)
-    disks = Glance()
-    copy = SinkQueue("q", tmp_path / "q", by_name("FAST_DAILY"), 0, None, disks, is_late=True)
-    disks.copy, copy.master_id = copy, 1
-    copy.prepare(None, 1, is_compared=True)
-    assert disks.seen == "its copy here is not taken in from host 1 yet"
-    assert why_not_passed_on(copy) is None
-    copy.close()
-    assert why_not_passed_on(copy) == disks.seen
-
-
 async def test_a_circle_of_three_is_refused_where_it_closes(tmp_path: Path) -> None:
     """By each host's file its queue comes from another host, and goes on to the third. Who meets
     the others once one of them has refused it is in no circle any more: nothing comes to it."""
@@ -247,14 +194,3 @@ async def test_other_routes_are_taken_on(tmp_path: Path) -> None:
             assert said(hosts[3], "sink")["path_of_hosts"] == by
         for host in hosts.values():
             assert not host.stops
-
-
-async def test_pauses_of_the_middle_hold_both_ways(tmp_path: Path) -> None:
-    async with three(tmp_path) as (chain, hosts):
-        await copied(chain.at(1), chain.at(3))
-        await hosts[2].pause("q")
-        more_excerpts(chain.at(1), 10, 10)
-        await eventually(lambda: "paused by operator" in sink_state(hosts[3]))
-        assert last_of(chain.at(2)) != last_of(chain.at(1))
-        await hosts[2].resume("q")
-        await copied(chain.at(1), chain.at(3))

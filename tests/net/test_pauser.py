@@ -32,19 +32,6 @@ async def test_polls_then_sleeps(autojump_clock: MockClock) -> None:
     assert trio.current_time() == before
 
 
-async def test_others_run_between_polls() -> None:
-    pauser, ran = WriterPauser(), []
-
-    async def other() -> None:
-        ran.append(True)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(other)
-        for _ in range(3):
-            await pauser.pause(trio.Event())
-        assert ran
-
-
 async def test_wake_ends_a_sleep_at_once(mock_clock: MockClock) -> None:
     """The clock stands still here: only the wake-up can end the sleep."""
     pauser, wake = WriterPauser(), trio.Event()
@@ -112,15 +99,6 @@ async def test_a_word_that_changes_ends_a_rest_for_long(mock_clock: MockClock) -
     assert wake.is_set()
     assert not pauser.wants_rest
     assert not pauser.is_waiting
-
-
-async def test_stays_awake_where_no_word_tells(mock_clock: MockClock) -> None:
-    pauser = await tired(mock_clock)
-    await pauser.pause(trio.Event(), lambda: None)
-    assert not pauser.wants_rest
-    assert not pauser.is_waiting  # so that a live pump may look
-    mock_clock.jump(REST_AFTER_SECONDS)
-    assert pauser.wants_rest
 
 
 async def tired(clock: MockClock) -> WriterPauser:

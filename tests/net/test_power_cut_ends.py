@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,6 @@ from tests.support.replicas import (
     LOOPBACK,
     SECONDS,
     acked,
-    at,
     copied,
     eventually,
     joined,
@@ -119,47 +119,116 @@ def is_marked(path: Path) -> bool:
     return mark.is_of_this_boot and mark.end == end
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """One side, as it is found.
+
+    Args:
+        held: so many excerpts, as of a backup; then so many others.
+        proved: so many were on the disk as the power was cut; None: no mark tells.
+        torn: their places.
+    """
+
+    held: int = COUNT
+    others: int = 0
+    is_cut: bool = True
+    proved: int | None = 200
+    torn: tuple[int, ...] = ()
+
+    def leave(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        if self.held < COUNT:
+            fill_long(path.with_name("less"), self.held)
+            noon_path(path.with_name("less")).rename(noon_path(path))
+        if self.is_cut:
+            cut_power(path, monkeypatch, proved=self.proved, torn=self.torn)
+        if self.others:
+            more_excerpts(path, self.held, self.others)
+
+
+WHOLE = Left(is_cut=False)
+
+
 @pytest.mark.usefixtures("unhurried_ends")
-async def test_an_orderly_end_marks_all(tmp_path: Path) -> None:
-    await pair(tmp_path)
-    assert is_marked(tmp_path / "q")
-    assert is_marked(tmp_path / "copy")
-
-
-async def test_the_mark_follows_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
-    written = fill(tmp_path / "q", "FAST_DAILY", {0: 5})
-    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
-        async with live_sink(tmp_path / "copy", source.port):
-            for _ in range(3):
-                await acked(source, written[-1][0])
-                await eventually(lambda: is_marked(tmp_path / "q"))
-                await eventually(lambda: is_marked(tmp_path / "copy"))
-                written += more_excerpts(tmp_path / "q", len(written), 4)
-            await acked(source, written[-1][0])
-
-
-@pytest.mark.parametrize("proved", [200, 0, None])
-async def test_a_torn_copy_comes_back(
+@pytest.mark.parametrize(
+    ("source_left", "copy_left"),
+    [
+        (WHOLE, WHOLE),
+        (WHOLE, Left(torn=(250, 298))),
+        (WHOLE, Left(proved=0, torn=(250, 298))),
+        (WHOLE, Left(proved=None, torn=(250, 298))),
+        (Left(torn=(250, 298)), WHOLE),
+        (Left(proved=250, torn=(298,)), Left(proved=220)),
+        (Left(proved=220, torn=(298,)), Left(proved=220)),
+        (Left(proved=200, torn=(298,)), Left(proved=220)),
+        (Left(held=280, is_cut=False), Left()),
+        (Left(held=280, torn=(270,)), WHOLE),
+    ],
+    ids=str,
+)
+async def test_what_one_side_has_whole_mends_the_other(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    proved: int | None,
+    source_left: Left,
+    copy_left: Left,
 ) -> None:
-    """From the mark on it gets all once more, and nothing before; then it goes on."""
-    written = await pair(tmp_path)
-    cut_power(tmp_path / "copy", monkeypatch, proved=proved, torn=[250, 298])
-    with caplog.at_level(logging.INFO):
-        async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
-            async with live_sink(tmp_path / "copy", source.port) as sink:
-                await eventually(lambda: read(tmp_path / "copy") == written)
-                more = more_excerpts(tmp_path / "q", COUNT, 20)
-                await acked(source, more[-1][0])
-                assert not source.stops + sink.stops
-                assert sink.queues["q"].received_excerpts == COUNT - (proved or 0) + 20
-    assert caplog.messages.count(MENDED) == 1
-    assert read(tmp_path / "copy") == written + more
-    assert is_marked(tmp_path / "copy")
+    """From its mark on a side gets all once more, and nothing before; then both go on, and are
+    known to be on their disks."""
+    caplog.set_level(logging.INFO)
+    written, path, copy = await pair(tmp_path), tmp_path / "q", tmp_path / "copy"
+    source_left.leave(path, monkeypatch)
+    copy_left.leave(copy, monkeypatch)
+    async with patient_source(path) as source:
+        async with live_sink(copy, source.port) as sink:
+            await synced(source, written[-1][0])
+            await eventually(lambda: source.queues["q"].disk.unproved_from is None)
+            await eventually(lambda: sink.queues["q"].disk.unproved_from is None)
+            await eventually(lambda: is_free(path))
+            more = more_excerpts(path, COUNT, 20)
+            await synced(source, more[-1][0])
+            assert not source.stops + sink.stops
+            if source_left is WHOLE and copy_left is not WHOLE:
+                came = sink.queues["q"].received_excerpts
+                assert came == COUNT - (copy_left.proved or 0) + 20
+    torn_twice = [each for each in (source_left, copy_left) if len(each.torn) == 2]
+    assert caplog.messages.count(MENDED) == len(torn_twice)
+    for each in (path, copy):
+        assert read(each) == written + more
+        assert is_marked(each)
+
+
+@pytest.mark.parametrize(
+    ("source_left", "copy_left", "reason", "place"),
+    [
+        (WHOLE, Left(torn=(100,)), None, 100),
+        (Left(held=280, others=5), WHOLE, StopReason.DIVERGED, 280),
+        (Left(held=280, is_cut=False), Left(torn=(290,)), StopReason.DAMAGED, 290),
+        (Left(torn=(298,)), Left(torn=(250,)), StopReason.DAMAGED, 250),
+    ],
+    ids=["torn before the mark", "written to since", "none has it whole", "both are torn"],
+)
+async def test_where_none_has_it_whole_both_stop_and_name_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source_left: Left,
+    copy_left: Left,
+    reason: StopReason | None,
+    place: int,
+) -> None:
+    """What comes before goes back, and nothing is overwritten."""
+    written, path, copy = await pair(tmp_path), tmp_path / "q", tmp_path / "copy"
+    source_left.leave(path, monkeypatch)
+    copy_left.leave(copy, monkeypatch)
+    before, held = read(path), read(copy)
+    async with patient_source(path) as source:
+        async with live_sink(copy, source.port) as sink:
+            await eventually(lambda: bool(sink.stops and source.stops))
+            (own,), (told,) = sink.stops, source.stops
+    assert hex(noon_index(sequence=place)) in own.message + told.message
+    assert reason in (None, own.reason, told.reason)
+    assert ("--accept-unproved" in own.message) == (reason is StopReason.DAMAGED)
+    assert read(copy) == held
+    assert read(path) == before + (written[280:place] if place == 290 else [])
 
 
 async def test_a_machine_that_does_not_tell_its_starts(
@@ -306,57 +375,6 @@ async def test_the_lost_end_of_a_closed_cycle(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_a_tear_before_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The torn excerpt was on the disk: it is no power cut, and nothing mends it in silence."""
-    await pair(tmp_path)
-    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[100])
-    torn = read(tmp_path / "copy")
-    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
-        async with live_sink(tmp_path / "copy", source.port) as sink:
-            await eventually(lambda: bool(sink.stops and source.stops))
-            assert hex(noon_index(sequence=100)) in source.stops[0].message
-    assert read(tmp_path / "copy") == torn
-
-
-@pytest.mark.usefixtures("unhurried_ends")
-async def test_a_torn_source_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A sink that it knows gives back what lies behind the mark; it is locked meanwhile."""
-    written = await pair(tmp_path)
-    cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[250, 298])
-    with caplog.at_level(logging.INFO):
-        async with patient_source(tmp_path / "q") as source:
-            async with live_sink(tmp_path / "copy", source.port) as sink:
-                await eventually(lambda: "all of it is proved" in caplog.text)
-                await eventually(lambda: is_free(tmp_path / "q"))
-                more = more_excerpts(tmp_path / "q", COUNT, 20)
-                await acked(source, more[-1][0])
-                assert not source.stops + sink.stops
-    assert caplog.messages.count(MENDED) == 1
-    assert read(tmp_path / "q") == written + more
-    assert_same(tmp_path / "q", tmp_path / "copy")
-    assert is_marked(tmp_path / "q")
-
-
-async def test_a_source_that_was_written_to_before_its_sink_came(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has lost its end, and its application went on under the same indexes: both are told."""
-    await pair(tmp_path)
-    fill_long(tmp_path / "less", 280)
-    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
-    cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[])
-    more_excerpts(tmp_path / "q", 280, 5)
-    before, copy = read(tmp_path / "q"), read(tmp_path / "copy")
-    async with patient_source(tmp_path / "q") as source:
-        async with live_sink(tmp_path / "copy", source.port) as sink:
-            await eventually(lambda: bool(sink.stops and source.stops))
-            assert source.stops[0].reason is StopReason.DIVERGED
-            assert hex(noon_index(sequence=280)) in source.stops[0].message
-    assert (read(tmp_path / "q"), read(tmp_path / "copy")) == (before, copy)
-
-
 async def test_a_source_waits_for_the_sink_that_it_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,50 +406,6 @@ async def test_a_source_waits_for_it_no_longer_than_it_is_told(
     assert "goes out as it stands" in caplog.text
     assert_same(tmp_path / "q", tmp_path / "new")
     assert inspect_queue(tmp_path / "q").unproved_from is None
-
-
-@pytest.mark.parametrize(("hosts", "is_waited_for"), [((), False), ((5,), False), ((5, 2), True)])
-async def test_which_sinks_a_source_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: tuple[int, ...], is_waited_for: bool
-) -> None:
-    await pair(tmp_path)
-    cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[])
-    options: dict[str, Any] = {"listen": LOOPBACK, "wait_for": hosts} | BEATS
-    async with serve_source({"q": tmp_path / "q"}, **options) as source:
-        assert (source.queues["q"].held_from is not None) == is_waited_for
-
-
-async def test_a_copy_whose_source_has_less_returns_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Excerpts that only the copy has cannot be compared: they go back as before."""
-    written = await pair(tmp_path)
-    fill_long(tmp_path / "less", 280)
-    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
-    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[])
-    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
-        async with live_sink(tmp_path / "copy", source.port, connect=at(source.port)):
-            await copied(tmp_path / "copy", tmp_path / "q")
-    assert read(tmp_path / "q") == written
-
-
-async def test_what_may_be_torn_is_not_returned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both machines lost their power: the source its end, the copy a part of an excerpt that no
-    other copy has. What comes before goes back, that one does not, and both are told."""
-    written = await pair(tmp_path)
-    fill_long(tmp_path / "less", 280)
-    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
-    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[290])
-    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
-        async with live_sink(tmp_path / "copy", source.port) as sink:
-            await eventually(lambda: bool(sink.stops and source.stops))
-            (stop,) = sink.stops
-    assert stop.reason is StopReason.DAMAGED
-    assert hex(noon_index(sequence=290)) in stop.message
-    assert "cqrepl repair QUEUE --accept-unproved --apply" in stop.message
-    assert read(tmp_path / "q") == written[:290]
 
 
 async def test_what_may_be_torn_is_returned_once_that_is_declared_good(
@@ -479,52 +453,6 @@ async def test_what_is_unproved_stays_so_while_more_comes(
             assert not source.stops + sink.stops
     assert_same(tmp_path / "q", tmp_path / "copy")
     assert is_marked(tmp_path / "copy")
-
-
-@pytest.mark.parametrize("source_proved", [250, 220, 200])
-async def test_after_power_cuts_of_both_all_is_proved_and_waits_for_the_disk_are_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source_proved: int
-) -> None:
-    """The source offers less than the copy has, and so gets it back: neither holds anything
-    unproved then, though nothing new is written."""
-    written = await pair(tmp_path)
-    cut_power(tmp_path / "q", monkeypatch, proved=source_proved, torn=[298])
-    cut_power(tmp_path / "copy", monkeypatch, proved=220, torn=[])
-    async with patient_source(tmp_path / "q") as source:
-        async with live_sink(tmp_path / "copy", source.port) as sink:
-            await synced(source, written[-1][0])
-            assert source.queues["q"].disk.unproved_from is None
-            assert sink.queues["q"].disk.unproved_from is None
-            assert not source.stops + sink.stops
-    assert read(tmp_path / "q") == written
-    assert is_marked(tmp_path / "copy")
-
-
-async def test_after_a_power_cut_of_the_copy_whose_source_comes_from_a_backup_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = await pair(tmp_path)
-    fill_long(tmp_path / "less", 280)
-    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
-    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[])
-    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
-        async with live_sink(tmp_path / "copy", source.port):
-            await synced(source, written[-1][0])
-    assert is_marked(tmp_path / "copy")
-
-
-async def test_what_was_compared_is_proved_though_nothing_is_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await pair(tmp_path)
-    fill_long(tmp_path / "less", 280)
-    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
-    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[])
-    options: dict[str, Any] = {"listen": LOOPBACK, "return_excerpts_max": 1} | BEATS
-    async with serve_source({"q": tmp_path / "q"}, **options) as source:
-        async with live_sink(tmp_path / "copy", source.port) as sink:
-            await eventually(lambda: bool(source.stops and sink.stops))
-            assert sink.queues["q"].disk.unproved_from == noon_index(sequence=280)
 
 
 async def test_a_source_that_cannot_compare_is_asked_once_more_behind_the_return(

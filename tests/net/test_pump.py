@@ -2,7 +2,6 @@
 
 import logging
 import re
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -118,18 +117,6 @@ async def test_data_is_sent_in_pieces_of_the_session(kind: str) -> None:
             await eventually(lambda: session.framed == 2500)
             await far.send_eof()
         assert session.sizes == [1000, 1000, 500]
-
-
-async def test_buffer_follows_the_session(autojump_clock: MockClock) -> None:
-    near, far = memory_streams()
-    pump, session = make_pump(near), Recorder(to_send=300, piece=100)
-    async with running(pump, session):
-        session.out_bytes = 150
-        await far.send_all(greeting())
-        await said(far, 2)
-        await wait_all_tasks_blocked()
-        await far.send_eof()
-    assert session.sizes == [150, 150]
 
 
 async def test_push_back(autojump_clock: MockClock) -> None:
@@ -298,54 +285,6 @@ async def test_t9_first_refusals_are_logged_and_the_101st_ends_it(
     assert logged[1].endswith("closed: more than 100 messages had to be refused")
 
 
-async def test_not_admitted(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
-    near, far = memory_streams()
-    pump, session = make_pump(near), Recorder()
-
-    async def admit(host_id: int, asked: Pump) -> str:
-        await trio.lowlevel.checkpoint()
-        assert (host_id, asked) == (THEIRS, pump)
-        return "no room"
-
-    pump._admit = admit
-    async with running(pump, session):
-        await far.send_all(greeting())
-    assert (pump.has_failed, pump.ended_why, session.acted) == (True, "no room", [])
-    assert "test: refused: no room" in caplog.messages
-
-
-async def test_stop_waits_for_the_end(autojump_clock: MockClock) -> None:
-    near, far = memory_streams()
-    pump, session = make_pump(near), Recorder()
-    async with running(pump, session):
-        await far.send_all(greeting())
-        await said(far, 2)
-        await pump.stop("another one came")
-        assert (session.is_closed, near.is_closed) == (1, True)
-    assert pump.ended_why == "another one came"
-
-
-@pytest.mark.parametrize(
-    ("silence_ms", "wanted"), [(1000, 60_000), (300_000, 300_000), (1 << 62, (1 << 31) - 1)]
-)
-async def test_options_of_the_socket(silence_ms: int, wanted: int) -> None:
-    async with loopback_streams() as (near, far):
-        config = peer.connection_config(
-            host_id=OURS, heartbeat_timeout_ms=silence_ms, heartbeat_interval_ms=500
-        )
-        pump, session = make_pump(near, config), Recorder()
-        with trio.CancelScope() as scope:
-            async with running(pump, session):
-                await far.send_all(greeting())
-                await said(far, 2)
-                assert near.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-                assert near.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-                if hasattr(socket, "TCP_USER_TIMEOUT"):
-                    timeout = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-                    assert timeout == wanted
-                scope.cancel()
-
-
 async def end_of(
     greeted: bytes, after_terminator: Callable[[InMemory], None] | None
 ) -> tuple[Pump, Recorder, float, list[peer.Message]]:
@@ -377,27 +316,6 @@ async def test_our_end_does_not_wait_for_ever(autojump_clock: MockClock) -> None
     assert 1 <= took < 1.1
     assert pump.ended_why == "ended"
     assert session.is_closed == 1
-
-
-async def test_our_end_is_an_end_of_stream(autojump_clock: MockClock) -> None:
-    """Seen at once by a peer that knows no other end, as Java's."""
-    near, far = memory_streams()
-    pump, session = make_pump(near), Recorder()
-    async with running(pump, session), trio.open_nursery() as nursery:
-        await far.send_all(greeting())
-        await said(far, 2)
-        start = trio.current_time()
-        nursery.start_soon(pump.end, session)
-        assert await far.receive_some(100) == b""
-        assert trio.current_time() - start < 0.1
-        await far.send_eof()
-    assert pump.ended_orderly
-
-
-async def test_our_end_before_the_greeting(autojump_clock: MockClock) -> None:
-    pump, session, took, _ = await end_of(b"", None)
-    assert took < 0.01
-    assert (pump.ended_why, session.is_closed) == ("ended", 1)
 
 
 def has_announced_end(pump: Pump) -> bool:

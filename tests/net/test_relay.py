@@ -1,11 +1,10 @@
 """The relay on loopback: what it passes and writes down, and where exactly it fails."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,7 @@ import pytest
 import trio
 
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_replication_event
-from tests.support.ports import reserved_port
 from tests.support.relay import Action, OnDocument, Relay, at, forward_all
-from tests.support.transcript import Entry, TranscriptFile
-from tools import record
 
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "tests/vectors/network"
@@ -148,15 +144,6 @@ async def test_a_recorded_session_is_recorded_alike(path: Path) -> None:
     assert found == wanted
 
 
-async def test_documents_may_come_byte_by_byte() -> None:
-    async with joined() as ends:
-        for document in DOCUMENTS[:2]:
-            for byte in document:
-                await ends.source.send_all(bytes([byte]))
-            assert await read_count(ends.sink, len(document)) == document
-        assert ends.relay.documents_from("source") == DOCUMENTS[:2]
-
-
 @pytest.mark.parametrize("number", [1, 2, 4])
 async def test_cut_passes_its_document_and_ends_both_sides(number: int) -> None:
     async with joined(at(number, "source", Action.CUT)) as ends:
@@ -176,35 +163,6 @@ async def test_cut_inside_passes_half_of_its_document() -> None:
         assert happened(ends.relay)[-1] == "connection dropped by the network inside a document"
 
 
-async def test_only_the_named_sender_is_counted() -> None:
-    async with joined(at(1, "sink", Action.CUT)) as ends:
-        await ends.source.send_all(DOCUMENTS[0])
-        assert await read_count(ends.sink, len(DOCUMENTS[0])) == DOCUMENTS[0]
-        await ends.sink.send_all(ANSWER)
-        assert await read_to_end(ends.source) == ANSWER
-
-
-async def test_a_later_connection_is_not_touched_and_counts_on() -> None:
-    numbers = []
-
-    def on_document(conn: int, sender: str, number: int, raw: bytes) -> Action:
-        numbers.append((conn, sender, number, raw))
-        return Action.CUT if number == 2 else Action.FORWARD
-
-    async with joined(on_document) as ends:
-        await ends.source.send_all(b"".join(DOCUMENTS[:2]))
-        await read_to_end(ends.sink)
-        async with ends.again() as (sink, source):
-            await source.send_all(DOCUMENTS[2])
-            assert await read_count(sink, len(DOCUMENTS[2])) == DOCUMENTS[2]
-        assert ends.relay.connections == 2
-    assert numbers == [
-        (1, "source", 1, DOCUMENTS[0]),
-        (1, "source", 2, DOCUMENTS[1]),
-        (2, "source", 3, DOCUMENTS[2]),
-    ]
-
-
 async def test_stall_keeps_both_sockets_open_and_passes_nothing() -> None:
     async with joined(at(2, "source", Action.STALL)) as ends:
         await ends.source.send_all(b"".join(DOCUMENTS))
@@ -222,117 +180,7 @@ async def test_stall_keeps_both_sockets_open_and_passes_nothing() -> None:
         ]
 
 
-async def test_a_stalled_sender_meets_a_full_socket() -> None:
-    async with joined(at(1, "source", Action.STALL)) as ends:
-        with trio.move_on_after(0.2) as scope:
-            await ends.source.send_all(DOCUMENTS[0] + bytes(64 * 1024 * 1024))
-        assert scope.cancelled_caught
-
-
-async def test_an_answer_that_waits_holds_its_document_and_all_behind_it() -> None:
-    reached, go_on = trio.Event(), trio.Event()
-
-    async def wait() -> Action:
-        reached.set()
-        await go_on.wait()
-        return Action.FORWARD
-
-    def on_document(
-        _conn: int, _sender: str, number: int, _raw: bytes
-    ) -> Action | Awaitable[Action]:
-        return wait() if number == 3 else Action.FORWARD
-
-    async with joined(on_document) as ends:
-        await ends.source.send_all(b"".join(DOCUMENTS))
-        before = b"".join(DOCUMENTS[:2])
-        assert await read_count(ends.sink, len(before)) == before
-        await reached.wait()
-        await assert_silent(ends.sink)
-        go_on.set()
-        behind = b"".join(DOCUMENTS[2:])
-        assert await read_count(ends.sink, len(behind)) == behind
-
-
-async def test_an_async_function_may_answer_every_document() -> None:
-    async def on_document(_conn: int, _sender: str, number: int, _raw: bytes) -> Action:
-        await trio.lowlevel.checkpoint()
-        return Action.CUT if number == 3 else Action.FORWARD
-
-    async with joined(on_document) as ends:
-        await ends.source.send_all(b"".join(DOCUMENTS))
-        assert await read_to_end(ends.sink) == b"".join(DOCUMENTS[:3])
-
-
-async def test_the_caller_may_cut_at_any_time() -> None:
-    async with joined() as ends:
-        await ends.source.send_all(DOCUMENTS[0])
-        await read_count(ends.sink, len(DOCUMENTS[0]))
-        ends.relay.cut()
-        assert await read_to_end(ends.sink) == b""
-        assert await read_to_end(ends.source) == b""
-        ends.relay.cut()
-        assert happened(ends.relay)[1:] == ["connection dropped by the network"]
-
-
-async def test_bytes_that_are_no_documents_pass_as_they_are() -> None:
-    async with joined() as ends:
-        sent = DOCUMENTS[0] + bytes(4) + b"anything" + DOCUMENTS[1]
-        await ends.source.send_all(sent)
-        assert await read_count(ends.sink, len(sent)) == sent
-        await ends.source.send_all(b"more")
-        assert await read_count(ends.sink, 4) == b"more"
-        assert ends.relay.documents_from("source") == DOCUMENTS[:1]
-        assert happened(ends.relay)[-1].startswith("no documents any more from source")
-
-
-async def test_a_torn_document_passes_with_the_end_of_the_stream() -> None:
-    async with joined() as ends:
-        await ends.source.send_all(DOCUMENTS[1][:-1])
-        await ends.source.aclose()
-        assert await read_to_end(ends.sink) == DOCUMENTS[1][:-1]
-        assert happened(ends.relay)[-1] == "closed by source"
-
-
-async def test_an_end_of_one_direction_leaves_the_other_open() -> None:
-    async with joined() as ends:
-        await ends.sink.send_eof()
-        assert await read_to_end(ends.source) == b""
-        await ends.source.send_all(DOCUMENTS[0])
-        await ends.source.aclose()
-        assert await read_to_end(ends.sink) == DOCUMENTS[0]
-        assert happened(ends.relay)[1:] == ["closed by sink"]
-
-
-async def test_a_reset_of_one_side_ends_the_other() -> None:
-    async with joined() as ends:
-        linger = (1).to_bytes(4, sys.byteorder) + bytes(4)  # close with a reset
-        ends.sink.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, linger)
-        await ends.sink.aclose()
-        assert await read_to_end(ends.source) == b""
-        assert happened(ends.relay)[-1] == "closed by sink"
-
-
-async def test_nobody_at_the_target_ends_the_connection() -> None:
-    async with Relay(reserved_port(), dialler="source").running() as relay:
-        async with await trio.open_tcp_stream("127.0.0.1", relay.port) as stream:
-            assert await read_to_end(stream) == b""
-        assert happened(relay) == ["connected by source", "sink is not there"]
-
-
 # bytes
-
-
-async def test_bytes_pass_as_they_come() -> None:
-    """Nothing waits for a document to be whole."""
-    async with joined(None) as ends:
-        for data in (b"\x05\0", b"anything", bytes(100_000)):
-            await ends.source.send_all(data)
-            assert await read_count(ends.sink, len(data)) == data
-        await ends.sink.send_eof()
-        assert await read_to_end(ends.source) == b""
-        await ends.source.send_all(b"more")
-        assert await read_count(ends.sink, 4) == b"more"
-        assert happened(ends.relay) == ["connected by sink", "closed by sink"]
 
 
 @pytest.mark.parametrize("on_document", [None, forward_all], ids=["bytes", "documents"])
@@ -346,14 +194,6 @@ async def test_nothing_passes_while_the_gate_is_closed(on_document: OnDocument |
         ends.relay.open_gate()
         assert await read_count(ends.sink, len(DOCUMENTS[0])) == DOCUMENTS[0]
         assert await read_count(ends.source, len(ANSWER)) == ANSWER
-
-
-async def test_a_closed_gate_makes_its_sender_wait() -> None:
-    async with joined(None) as ends:
-        ends.relay.close_gate()
-        with trio.move_on_after(0.2) as scope:
-            await ends.source.send_all(bytes(64 * 1024 * 1024))
-        assert scope.cancelled_caught
 
 
 @pytest.mark.parametrize("count", [1, 5000])
@@ -370,52 +210,7 @@ async def test_a_reset_after_so_many_bytes_towards_the_dialler(count: int) -> No
             assert await read_count(sink, len(sent)) == sent
 
 
-async def test_a_reset_reaches_both_sides() -> None:
-    async with joined(None) as ends:
-        await ends.source.send_all(b"x")
-        await read_count(ends.sink, 1)
-        ends.relay.reset()
-        for stream in (ends.sink, ends.source):
-            with pytest.raises(trio.BrokenResourceError):
-                await stream.receive_some()
-        ends.relay.reset()
-        assert happened(ends.relay)[1:] == ["connection dropped by the network"]
-
-
-def test_a_transcript_is_whole_after_every_entry(tmp_path: Path) -> None:
-    path = tmp_path / "transcript.json"
-    file = TranscriptFile(path)
-    for count in range(4):
-        assert len(json.loads(path.read_text())) == count
-        file(Entry(conn=1, t_ms=count, direction="event", kind="é"))
-    file.close()
-    assert [each["t_ms"] for each in json.loads(path.read_text())] == [0, 1, 2, 3]
-
-
 # the command
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--dialler", "sink"],
-        ["--to", "nowhere", "--dialler", "sink"],
-        ["--to", "127.0.0.1:1", "--dialler", "other"],
-        ["--to", "127.0.0.1:1", "--dialler", "sink", "--cut"],
-        ["--to", "127.0.0.1:1", "--dialler", "sink", "--cut", "--after", "3"],
-        ["--to", "127.0.0.1:1", "--dialler", "sink", "--after", "3", "--of", "sink"],
-        ["--to", "127.0.0.1:1", "--dialler", "sink", "--stall", "--after", "0", "--of", "sink"],
-        ["--to", "127.0.0.1:1", "--dialler", "sink", "--after", "1", "--cut", "--stall"],
-    ],
-    ids=" ".join,
-)
-def test_wrong_arguments_end_with_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        record.parse_arguments(arguments)
-    assert ended.value.code == 2
-    assert capsys.readouterr().err
 
 
 @asynccontextmanager
@@ -461,19 +256,3 @@ async def test_kill_ends_the_process_after_the_document_and_not_a_byte_later() -
                 await source.send_all(b"".join(DOCUMENTS))
                 assert await read_to_end(sink) == b"".join(DOCUMENTS[:2])
             assert await victim.wait() == -signal.SIGKILL
-
-
-async def test_the_command_ends_after_its_time() -> None:
-    async with command("--to", "127.0.0.1:1", "--dialler", "sink", "--run-seconds", "0.1") as each:
-        assert await each[0].wait() == 0
-
-
-async def test_killing_a_process_that_is_gone_still_cuts() -> None:
-    gone = await trio.run_process(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_stdout=True
-    )
-    async with joined(at(1, "source", Action.STALL)) as ends:
-        await ends.source.send_all(DOCUMENTS[0])
-        await record.kill_when_stalled(ends.relay, int(gone.stdout))
-        assert await read_to_end(ends.sink) == DOCUMENTS[0]
-    assert not os.path.exists(f"/proc/{int(gone.stdout)}")

@@ -26,8 +26,6 @@ from tests.support.replicas import (
     copied,
     eventually,
     joined,
-    live_sink,
-    live_source,
 )
 from tests.support.samples import NOON_MS, fill, layout, noon_path
 from wire.header import END_OF_FILE, NOT_COMPLETE
@@ -122,27 +120,6 @@ async def test_each_of_many_queues_and_sinks(tmp_path: Path) -> None:
                 await acked(source, queue.append(name.encode(), now_ms=NOON_MS), name)
             for each in copies:
                 await copied(paths[name], each[name])
-
-
-async def test_a_sink_that_connects_while_another_rests(tmp_path: Path) -> None:
-    original, copy, other = (tmp_path / name for name in ("original", "copy", "other"))
-    fill(original, "FAST_DAILY", {0: 5})
-    async with live_source(original) as source, live_sink(copy, source.port):
-        await at_rest()
-        async with live_sink(other, source.port, host_id=3):
-            await copied(original, other)
-            await at_rest(2)
-        await at_rest()
-
-
-@pytest.mark.usefixtures("unhurried_ends")
-async def test_it_ends_in_order_from_a_rest(tmp_path: Path) -> None:
-    original, copy = tmp_path / "original", tmp_path / "copy"
-    fill(original, "FAST_DAILY", {0: 5})
-    async with joined(original, copy) as (_, sink):
-        await at_rest()
-    assert sink.endpoint.ended_orderly.is_set()
-    assert not word_watch().watchers
 
 
 async def test_heartbeats_go_on_during_a_rest(

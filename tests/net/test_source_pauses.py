@@ -1,9 +1,6 @@
 """A queue that its source cannot read for now: it pauses, both sides know why, the rest goes on."""
 
 import errno
-import os
-import re
-import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +9,10 @@ import pytest
 import trio
 
 from cqrepl.host import serve_host
-from cqrepl.kernel import live
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.states import SourceState
-from cqrepl.queue import Queue, QueueDamaged, QueueError
+from cqrepl.queue import QueueDamaged
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.outgoing.endwatch import EndWatch
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
@@ -25,7 +21,6 @@ from cqrepl.replicator.settings import host_settings
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.net.test_withdrawals import offered_cid
-from tests.support.commands import commands
 from tests.support.copies import assert_same
 from tests.support.peer import (
     acknowledgement,
@@ -41,16 +36,14 @@ from tests.support.replicas import (
     acked,
     at,
     eventually,
-    joined,
     live_source,
     more_excerpts,
 )
-from tests.support.samples import NOON_MS, fill, layout, noon_path
+from tests.support.samples import fill, noon_path
 from tests.support.unreadable import made_unreadable
 
 CYCLES = {0: 3, 1: 3, 2: 3}
 NAMES = ("bad", "good")
-DAY_MS = 86_400_000
 
 
 @asynccontextmanager
@@ -243,57 +236,6 @@ async def test_an_operator_pauses_what_pauses_for_a_sink_that_cannot_be_told(
         await eventually(lambda: written[-1][1] in heard)
         assert all(heard.count(payload) == 1 for _, payload in written if len(payload) > 8)
         assert source.endpoint.sessions == [session]
-
-
-async def test_a_source_without_descriptors_goes_on_when_there_are_some(tmp_path: Path) -> None:
-    """It has a process of its own; a cycle begins that takes a descriptor more."""
-    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
-        first = queue.append(b"first", now_ms=NOON_MS)
-        async with commands() as start:
-            source = await start("source", tmp_path / "q", "--listen", at(0))
-            sinks = {"q": tmp_path / "copy"}
-            async with serve_sink(sinks, connect=at(await source.port()), **BEATS) as sink:
-                await eventually(lambda: sink.queues["q"].received_excerpts == 1)
-                soft, hard = resource.prlimit(source.pid, resource.RLIMIT_NOFILE)
-                used = {int(each) for each in os.listdir(f"/proc/{source.pid}/fd")}
-                few = next(each for each in range(len(used) + 1) if each not in used)
-                resource.prlimit(source.pid, resource.RLIMIT_NOFILE, (few, hard))
-                last = queue.append(b"second", now_ms=NOON_MS + DAY_MS)
-                await source.says(re.compile("queue 'q' pauses: .*Too many open files"))
-                await eventually(lambda: sink.queues["q"].life.trouble is not None)
-                resource.prlimit(source.pid, resource.RLIMIT_NOFILE, (soft, hard))
-                await eventually(lambda: sink.queues["q"].received_excerpts == 2)
-                await source.says(re.compile("queue 'q' goes on"))
-                assert first < last
-                assert not sink.stops
-            await source.terminate()
-            assert "Traceback" not in source.said
-            assert "stopped" not in source.said
-    assert_same(tmp_path / "q", tmp_path / "copy")
-
-
-@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
-async def test_one_that_pauses_twice_while_a_live_pump_has_it(tmp_path: Path) -> None:
-    """Two looks at its files may meet the same before the pump is back."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-
-    def live_session(source: Source) -> SourceSession | None:
-        for each in source.endpoint.sessions:
-            assert isinstance(each, SourceSession)
-            if any(outgoing.lane is not None for outgoing in each.outgoing.values()):
-                return each
-        return None
-
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
-        await eventually(lambda: live_session(source) is not None)
-        session = live_session(source)
-        assert session is not None
-        error = QueueError("it cannot be read now")
-        error.__cause__ = OSError(errno.EIO, os.strerror(errno.EIO))
-        for _ in range(2):
-            session.stop("q", error)
-        last = more_excerpts(tmp_path / "q", 3, 1)[-1][0]
-        await acked(source, last)
 
 
 async def test_an_answer_that_comes_after_the_stop_begins_no_stream(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from cqrepl.replicator.queuestate.stops import Stop, reason_of
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.support import peer
-from tests.support.damage import removed
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -117,17 +116,6 @@ async def test_gap_stops_that_queue_only(tmp_path: Path) -> None:
     assert read(paths["r"]) == [(noon_index(ahead=1), b"new")]
 
 
-async def test_gap_at_the_start_of_a_cycle(tmp_path: Path) -> None:
-    """A new cycle begins at sequence 0, nowhere else."""
-    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
-        async with scripted(sink.port, 1, 2) as source:
-            await source.offer("q", 901)
-            await source.send(peer.excerpts(noon_index(ahead=2, sequence=1), b"x", cid=901))
-            await stopped(sink)
-    assert only(sink).reason is StopReason.GAP
-    assert not bytes_of(tmp_path / "q")
-
-
 async def test_a_source_that_says_no_layout(tmp_path: Path) -> None:
     """As Java's do not: a new queue gets the roll cycle that the user said."""
     async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK, roll_cycle="FAST_HOURLY") as sink:
@@ -138,19 +126,6 @@ async def test_a_source_that_says_no_layout(tmp_path: Path) -> None:
             await source.hear("idx")
     with Queue.open(tmp_path / "q") as queue:
         assert queue.layout.roll_cycle.name == "FAST_HOURLY"
-
-
-async def test_back_copy_of_what_the_sink_has_lost(tmp_path: Path) -> None:
-    """The source lacks what stood in a file that the sink does not have any more."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 10, 1: 5})
-    noon_path(tmp_path / "q").unlink()
-    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
-        async with scripted(sink.port, 1, 2) as source:
-            await source.offer("q", 901, noon_index(sequence=3))
-            await stopped(sink)
-    assert only(sink).reason is StopReason.GAP
-    assert format_index(noon_index(sequence=3)) in only(sink).message
-    assert format_index(noon_index(ahead=1)) in only(sink).message
 
 
 async def test_stopped_queue_stays_stopped(tmp_path: Path) -> None:
@@ -260,16 +235,6 @@ async def test_index_that_no_file_can_have(tmp_path: Path) -> None:
             await source.hear("idx")
 
 
-async def test_unwritable_directory_at_the_sink(tmp_path: Path) -> None:
-    """The path had no directory at the start, and has a file now."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with serve_sink({"q": tmp_path / "copy"}, listen=LOOPBACK, **BEATS) as sink:
-        (tmp_path / "copy").write_text("in the way")
-        async with serve_source({"q": tmp_path / "q"}, connect=at(sink.port), **BEATS):
-            await stopped(sink)
-    assert str(tmp_path / "copy") in only(sink).message
-
-
 # the source
 
 
@@ -329,22 +294,6 @@ async def test_hole_at_the_source_that_retention_made(tmp_path: Path) -> None:
     assert bytes_of(copy) == before
 
 
-async def test_files_removed_while_streaming(tmp_path: Path) -> None:
-    original, copy = tmp_path / "q", tmp_path / "copy"
-    fill(original, "FAST_DAILY", {0: 10})
-    async with joined(original, copy) as (source, _):
-        await copied(original, copy)
-        with Queue.open_for_append(original) as queue:
-            for ahead in (1, 2):
-                queue.appender().append([b"later"], NOON_MS + 86_400_000 * ahead)
-        # before the tailer can have looked for them: no checkpoint in between
-        noon_path(original, ahead=1).rename(tmp_path / "kept")
-        noon_path(original).unlink()
-        await stopped(source)
-        assert only(source).reason is StopReason.GAP
-        assert "removed before they were read" in only(source).message
-
-
 async def test_damage_found_while_streaming(tmp_path: Path) -> None:
     """One queue of two stops; what stands before the damage and the other queue are replicated."""
     for name in TWO:
@@ -393,17 +342,6 @@ async def test_a_wrong_length_where_no_slot_tells_reaches_no_sink(
     copied_now = read(copies["q"]) if copies["q"].exists() else []
     assert copied_now == written[: len(copied_now)]
     assert len(copied_now) <= 80
-
-
-async def test_queue_that_vanishes_before_it_is_offered(tmp_path: Path) -> None:
-    """All queues of the source have stopped then, though none was ever on a connection."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 1})
-    async with live_source(tmp_path / "q") as source:
-        removed(tmp_path / "q")
-        async with scripted(source.port, 2, 1):
-            await stopped(source)
-    assert only(source).reason is StopReason.DAMAGED
-    assert str(tmp_path / "q") in only(source).message
 
 
 @pytest.mark.parametrize("wanted", [1 << 62, (1 << 63) - 1, -1, -(1 << 63)])

@@ -1,6 +1,5 @@
 """Excerpts that a live pump stores are synced without the event loop, where a wait asks for it."""
 
-import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -20,8 +19,7 @@ from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_s
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator.disk import storedthread, syncedfiles
-from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.disk import syncedfiles
 from cqrepl.replicator.disk.storedthread import StoredThread
 from cqrepl.replicator.disk.syncedfiles import SyncedFiles
 from cqrepl.replicator.disk.syncer import Syncer
@@ -114,66 +112,6 @@ def test_the_pump_has_it_synced(tmp_path: Path) -> None:
 
 
 @needs_pump
-def test_of_several_at_once_the_event_loop_has_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, goes_on = threading.Event(), threading.Event()
-    synced = SimpleQueue[tuple[str, int]]()
-
-    def first(index: Index) -> bool:
-        synced.put(("first", index))
-        begun.set()
-        return goes_on.wait(WAIT_S)
-
-    def second(index: Index) -> bool:
-        synced.put(("second", index))
-        return True
-
-    monkeypatch.setattr(storedthread, "SLOW_SECONDS", math.inf)
-    with stored(tmp_path, first, second) as one:
-        index = one.store(0, 1)
-        assert begun.wait(WAIT_S)
-        assert synced.get() == ("first", index)
-        one.store(0, 2)
-        last, _ = one.store(0, 3), one.store(1, 1)
-        goes_on.set()
-        assert one.later.get(timeout=WAIT_S) == "second"
-        assert synced.get(timeout=WAIT_S) == ("first", last), "what came meanwhile goes together"
-        assert synced.empty()
-
-
-@needs_pump
-def test_one_whose_sync_is_slow_is_left_to_the_event_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For a while: the thread would hear of no other queue so long."""
-    monkeypatch.setattr(storedthread, "SLOW_FOR_SECONDS", math.inf)
-    synced = SimpleQueue[tuple[str, int]]()
-
-    def first(index: Index) -> bool:
-        monkeypatch.setattr(storedthread, "SLOW_SECONDS", -1.0)  # as this one is
-        synced.put(("first", index))
-        return True
-
-    def second(index: Index) -> bool:
-        monkeypatch.setattr(storedthread, "SLOW_SECONDS", math.inf)
-        synced.put(("second", index))
-        return True
-
-    with stored(tmp_path, first, second) as one:
-        index = one.store(0, 1)
-        assert synced.get(timeout=WAIT_S) == ("first", index)
-        one.store(0, 2)
-        assert one.later.get(timeout=WAIT_S) == "first"
-        for nth in (1, 2):
-            index = one.store(1, nth)
-            assert synced.get(timeout=WAIT_S) == ("second", index)
-        one.store(0, 3)
-        assert one.later.get(timeout=WAIT_S) == "first"
-        assert synced.empty()
-
-
-@needs_pump
 def test_a_queue_that_is_closed_is_left_alone(tmp_path: Path) -> None:
     synced = SimpleQueue[int]()
 
@@ -209,19 +147,6 @@ def test_an_error_is_left_to_the_event_loop_and_another_thread_goes_on(
         assert told.get(timeout=WAIT_S) is AssertionError
 
 
-@needs_pump
-def test_without_descriptors_the_event_loop_looks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none_left() -> None:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(live, "StoredBell", none_left)
-    with stored(tmp_path, never, never) as one:
-        one.store(0, 1)
-        assert one.later.empty()
-
-
 def given_up(path: Path, disk: SlowDisk) -> tuple[SyncedFiles, Index]:
     """Files that are given up while a thread waits for this disk, and then goes on to its end; and
     the end of their queue."""
@@ -249,18 +174,6 @@ def test_no_mark_tells_of_a_queue_that_was_given_up(
     assert str(noon_path(tmp_path)) not in open_files()
     assert load_synced(tmp_path) is None
     assert files.end == 0
-
-
-def test_who_gives_a_queue_up_does_not_wait_for_its_mark_to_be_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The content of the mark is true by then."""
-    disk = SlowDisk()
-    monkeypatch.setattr(syncedmark, "surroundings", lambda: disk)
-    _, end = given_up(tmp_path, disk)
-    mark = load_synced(tmp_path)
-    assert mark is not None
-    assert mark.end == end
 
 
 @pytest.mark.parametrize("boot", [None, bytes(16)], ids=["this start", "an earlier start"])
@@ -369,26 +282,6 @@ def test_a_sync_that_failed_is_told_to_the_next_process(
         assert mark is not None
         assert (mark.end, mark.is_of_this_boot, mark.has_failed) == (end, True, False)
         assert mark.doubtful == range(end - 1, end), "until a copy is compared"
-
-
-def test_a_queue_that_is_closed_beside_the_thread_is_left_to_the_event_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between the sync and the look at its names."""
-    fill(tmp_path, "FAST_DAILY", {0: 3})
-    queue = SinkQueue("q", tmp_path, by_name("FAST_DAILY"), 0, None, Syncer())
-    queue.lock()
-    disk, index, synced = queue.disk, Index(queue.next_index - 1), []
-    sync_stored = DiskEnd.sync_stored
-
-    def closed(disk: DiskEnd, index: Index) -> bool:
-        synced.append(sync_stored(disk, index))
-        queue.rest()
-        return synced[-1]
-
-    monkeypatch.setattr(DiskEnd, "sync_stored", closed)
-    assert not _sync_stored(queue, disk, cast(TakingSession, object()), index)
-    assert synced == [True]
 
 
 def test_what_is_stored_in_a_removed_file_is_told_to_no_source(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from tests.support.replicas import (
     acked,
     at,
     eventually,
-    joined,
     last_of,
     live_sink,
 )
@@ -51,19 +50,6 @@ async def test_a_stranger_that_is_refused_does_not_end_the_source(tmp_path: Path
             await goes_on(source)
             async with live_sink(tmp_path / "copy", source.port):
                 await acked(source, last)
-
-
-async def test_both_sides_end_that_wait_for_an_end(tmp_path: Path) -> None:
-    """A queue that the peer refuses ends it, too, for a command that is to end."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    fill(tmp_path / "copy", "FAST_HOURLY", {0: 3})
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        await stuck(source)
-        await stuck(sink)
-        for stop in source.stops + sink.stops:
-            assert stop.reason is StopReason.REFUSED
-            assert "FAST_HOURLY" in stop.message
-        await goes_on(source)  # another sink may do better
 
 
 async def test_names_that_do_not_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,40 +81,6 @@ async def test_a_sink_goes_on_with_one_queue_and_a_source_is_done_with_it(
             await stuck(source)  # of what was there the sink has all that it takes
             (stop,) = source.stops
             assert (stop.name, stop.reason) == ("orders", StopReason.REFUSED)
-
-
-async def test_a_queue_that_is_taken_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes from another source first: what is named later is waited for."""
-    monkeypatch.setattr(queues, "STUCK_SECONDS", 60.0)
-    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with serve_sink({"q": tmp_path / "copy"}, listen=LOOPBACK, **BEATS) as sink:
-        to_sink = BEATS | {"connect": at(sink.port)}
-        async with trio.open_nursery() as nursery:
-            leave = await nursery.start(_feed, {"q": tmp_path / "q"}, to_sink, last)
-            async with serve_source({"q": tmp_path / "q"}, host_id=3, **to_sink) as second:
-                await eventually(lambda: len(sink.endpoint.sessions) == 2)
-                nursery.start_soon(stuck, second)
-                await trio.testing.wait_all_tasks_blocked()
-                leave.set()
-                await acked(second, last)
-                assert second.stops == []
-                nursery.cancel_scope.cancel()
-
-
-async def _feed(
-    queues_of: dict[str, Path],
-    options: dict[str, Any],
-    last: int,
-    task_status: trio.TaskStatus[trio.Event],
-) -> None:
-    """A source, until it is told to leave."""
-    leave = trio.Event()
-    async with serve_source(queues_of, **options) as source:
-        await acked(source, last)
-        task_status.started(leave)
-        await leave.wait()
 
 
 def test_what_is_tried_in_vain_is_found_out_in_its_longest_pause() -> None:

@@ -1,19 +1,21 @@
 """Named tailers on copies: they stand where those of the source stand, and go on from there."""
 
-from collections.abc import Set
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from cqrepl.protocol.capabilities import CORE_CAPABILITIES, TAILERS_CAPABILITY
-from cqrepl.queue import Queue, QueueLocked
+from cqrepl.queue import Queue, QueueLocked, Tailer
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.write.retention import Policy, plan
-from cqrepl.replicator.incoming.copylevels import UNKEPT_MAX
-from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.follow import follow
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from tests.support.reading import cycles_of
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -24,9 +26,8 @@ from tests.support.replicas import (
     joined,
     live_sink,
     live_source,
-    more_excerpts,
 )
-from tests.support.samples import Excerpts, fill, noon_index, read
+from tests.support.samples import NOON_MS, Excerpts, fill, noon_index, read
 from tests.support.tables import fill_keys, keys_of, set_word
 
 NAME = "replicated:orders"
@@ -179,32 +180,6 @@ async def test_no_key_is_made_that_leaves_java_no_room(
     assert f"{NAME!r} stands is not kept: there is no room for its keys" in caplog.text
 
 
-async def test_a_source_may_name_as_many_as_it_likes(
-    path: Path, copy: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """So many are told of, and tried; the others cost neither lines nor memory."""
-    written = fill(path, "FAST_DAILY", {0: 20})
-    async with joined(path, copy) as (source, _):
-        await acked(source, written[-1][0])
-    fill_keys(copy, KEY_END_MAX)
-    for nth in range(UNKEPT_MAX + 10):
-        take(path, f"replicated:{nth}", 1)
-    async with joined(path, copy) as (source, sink):
-        unkept = sink.queues["q"].beyond.unkept
-        await eventually(lambda: len(unkept) == UNKEPT_MAX)
-        take(path, NAME, 5)
-        (session,) = source._sessions()
-        await eventually(lambda: NAME in session_told(session))
-        await acked(source, more_excerpts(path, 20, 1)[-1][0])
-    assert len(unkept) == caplog.text.count("is not kept") == UNKEPT_MAX
-
-
-def session_told(session: SourceSession) -> Set[str]:
-    """The names that a sink was told of."""
-    (each,) = session.outgoing.values()
-    return each._tailers._told.keys()
-
-
 async def test_a_peer_that_knows_of_none(
     path: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,3 +216,39 @@ async def test_they_keep_store_files_of_the_copy(path: Path, copy: Path) -> None
         first, second, _ = plan(queue.cycles, Policy(cycles_min=1))
     assert not first.reasons
     assert any(NAME in reason for reason in second.reasons)
+
+
+async def test_gives_what_is_there_and_what_comes(path: Path, autojump_clock: MockClock) -> None:
+    written = fill(path, "FAST_DAILY", {0: 600, 1: 5}, per_batch=600)
+    found: Excerpts = []
+    with Queue.open_for_append(path) as queue:
+        tailer, appender = Tailer(cycles_of(path), 0), queue.appender()
+
+        async def read() -> None:
+            async for excerpt in follow(tailer):
+                found.append((excerpt.index, bytes(excerpt)))
+                if bytes(excerpt) == b"last":
+                    return
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            while len(found) < len(written):
+                await trio.sleep(0.01)
+            for data in (b"more", b"last"):
+                index = appender.append([data], NOON_MS)
+                written.append((index, data))
+                await trio.sleep(1)
+        assert found == written
+        tailer.close()
+
+
+async def test_it_can_be_cancelled_while_it_waits(path: Path, autojump_clock: MockClock) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    tailer = Tailer(cycles_of(path), 0)
+    given = 0
+    with trio.move_on_after(60) as scope:
+        async for _ in follow(tailer, Pauser(spins=0, sleep_max_s=1.0)):
+            given += 1
+    assert scope.cancelled_caught
+    assert given == 1
+    tailer.close()

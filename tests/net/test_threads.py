@@ -1,8 +1,8 @@
 """Work of several tasks that goes into a thread together. Ways are counted, and not time."""
 
-import sys
+import os
+import re
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,19 +11,20 @@ from typing import TypeVar
 import pytest
 import trio
 import trio.testing
+from trio.testing import wait_all_tasks_blocked
 
-from cqrepl.net import threads
+from cqrepl.net.reception import Reception
+from cqrepl.net.scheduler import wake_soon
 from cqrepl.net.threads import NoThread, Together, in_thread
 from cqrepl.queue import Queue
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.disk.syncer import GROUP_QUEUES, Syncer
+from cqrepl.replicator.disk.syncer import Syncer
 from tests.support.nothreads import no_threads
 from tests.support.replicas import SECONDS, eventually
 from tests.support.samples import fill
 from tests.support.triothreads import none_kept
 
-COUNT = 3 * GROUP_QUEUES
 T = TypeVar("T")
 
 
@@ -64,28 +65,6 @@ async def test_an_error_is_that_of_one_task() -> None:
     assert await together.do(lambda: 2) == 2
 
 
-def test_between_two_pieces_others_have_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread of the program that the first one has woken goes on before the second."""
-    interval, woken, done = sys.getswitchinterval(), threading.Event(), list[str]()
-
-    def wait() -> None:
-        woken.wait(SECONDS)
-        done.append("other")
-
-    other = threading.Thread(target=wait)
-    other.start()
-    # it has its turn, however late the machine gives it one
-    monkeypatch.setattr(time, "sleep", lambda _: other.join(SECONDS))
-    try:
-        sys.setswitchinterval(SECONDS)  # nothing takes the interpreter away from a thread
-        threads._do_all([threads._Piece(woken.set), threads._Piece(lambda: done.append("second"))])
-    finally:
-        sys.setswitchinterval(interval)
-        woken.set()
-        other.join()
-    assert done == ["other", "second"]
-
-
 async def test_a_cancelled_task_waits_for_its_work_and_holds_up_no_other() -> None:
     together, done = Together(1), list[str]()
     begun, goes_on = threading.Event(), threading.Event()
@@ -111,29 +90,6 @@ async def test_a_cancelled_task_waits_for_its_work_and_holds_up_no_other() -> No
         late.cancel()
         await together.do(partial(done.append, "not begun"))
     assert "not begun" not in done
-
-
-async def test_the_files_of_many_queues_are_looked_at_and_synced_together(tmp_path: Path) -> None:
-    syncer, queues = Syncer(), []
-    for number in range(COUNT):
-        fill(tmp_path / str(number), "FAST_DAILY", {0: 3})
-        queues.append(Queue.open(tmp_path / str(number)))
-    ends = [
-        syncer.watch(
-            each.path.name, each, each.next_index, Chains(each.cycles), raised, each.check_name,
-            is_proved=True,
-        )
-        for each in queues
-    ]  # fmt: skip
-    async with syncer.running():
-        for end in ends:
-            end.note()
-        await eventually(lambda: all(end.index_synced >= 0 for end in ends))
-        await eventually(lambda: not any(end.has_to_look for end in ends))
-        assert 2 * COUNT // GROUP_QUEUES <= syncer.ways < COUNT
-    for each in queues:
-        syncer.forget(each)
-        each.close()
 
 
 async def test_what_waits_for_its_way_leaves_a_queue_alone_that_was_closed(tmp_path: Path) -> None:
@@ -170,14 +126,6 @@ async def test_that_no_thread_can_be_had_is_an_error_of_the_machine() -> None:
     assert done == ["together", "alone"]
 
 
-async def test_an_error_of_the_work_is_not_taken_for_that() -> None:
-    def work() -> None:
-        raise RuntimeError("can't start new thread")
-
-    with pytest.raises(RuntimeError):
-        await in_thread(work)
-
-
 async def test_a_queue_is_synced_once_there_are_threads_again(tmp_path: Path) -> None:
     fill(tmp_path, "FAST_DAILY", {0: 3})
     syncer, queue = Syncer(), Queue.open(tmp_path)
@@ -197,3 +145,46 @@ async def test_a_queue_is_synced_once_there_are_threads_again(tmp_path: Path) ->
 
 def raised(error: Exception) -> None:
     raise AssertionError from error
+
+
+async def test_a_reception_is_broken_off_and_nothing_is_lost() -> None:
+    reception, said = Reception(), list[int | None]()
+    send, arrivals = trio.open_memory_channel[int](9)
+
+    async def read_on() -> None:
+        while True:
+            said.append(await reception.read(arrivals.receive))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read_on)
+        await wait_all_tasks_blocked()
+        reception.interrupt()
+        await wait_all_tasks_blocked()
+        await send.send(1)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert said == [None, 1]
+
+
+def in_a_thread(look: list[str], nice: int) -> None:
+    own = threading.get_native_id()
+    os.setpriority(os.PRIO_PROCESS, own, nice)
+    for _ in range(2):
+        wake_soon()
+    look.append(str(os.getpriority(os.PRIO_PROCESS, own)))
+    look.append(str(os.sched_getscheduler(own) & ~os.SCHED_RESET_ON_FORK))
+    told = Path(f"/proc/self/task/{own}/sched")
+    look.append(told.read_text() if told.exists() else "")
+
+
+def test_its_turns_are_short_and_its_priority_is_what_it_was() -> None:
+    look: list[str] = []
+    thread = threading.Thread(target=in_a_thread, args=(look, 5))
+    thread.start()
+    thread.join()
+    nice, policy, told = look
+    assert (nice, policy) == ("5", "0")
+    slice_ns = re.search(r"slice\s*:\s*([0-9]+)", told)
+    if slice_ns is None:
+        pytest.skip("this Linux does not tell the length of turns")
+    assert int(slice_ns[1]) == 100_000

@@ -5,27 +5,22 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import trio
 
-from cqrepl import HostSettings, serve_host
 from cqrepl.bench.catchup import BenchLogEntry, log_entries
 from cqrepl.kernel import live
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.protocol.messages import write_cid
 from cqrepl.queue import Queue
-from cqrepl.replicator.settings import SinkSettings
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.surroundings import surroundings
 from tests.net.live_pumps import CID, LONG_MS, Ends, Running, source_lane
-from tests.net.test_duplex import settings
-from tests.support.relay import Relay
-from tests.support.replicas import BEATS, LOOPBACK, SECONDS, acked, at, copied, received
+from tests.support.replicas import BEATS, LOOPBACK, acked, at, received
 
 SOCKET_BYTES: Final = 64 << 10
 MUCH: Final = 48 << 20  # far more than what two sockets hold
@@ -117,40 +112,3 @@ async def test_a_queue_with_a_backlog_does_not_hold_up_another_one(tmp_path: Pat
         stored = next(each for each in little_noted if each.index_last >= index)
         # what is in the sockets goes before it
         assert bytes_between(noted, after_ns, stored.noted_ns) < MUCH / 2
-
-
-def host_settings(logs: Path, host_id: int, **more: Any) -> HostSettings:
-    """Of a host that logs when it has stored something."""
-    return replace(settings(host_id, **more), sink=SinkSettings(append_log=logs / str(host_id)))
-
-
-async def test_two_directions_take_turns(tmp_path: Path) -> None:
-    """With a backlog each way, neither is done before the other one is well under way."""
-    here, there, logs = tmp_path / "one", tmp_path / "other", tmp_path / "logs"
-    with (
-        Queue.open(here / "a", create="FAST_DAILY") as ours,
-        Queue.open(there / "b", create="FAST_DAILY") as theirs,
-    ):
-        for queue in (ours, theirs):
-            queue.append(b"first")
-        first = host_settings(logs, 1, listen=LOOPBACK)
-        async with (
-            serve_host(first, sources={"a": here / "a"}, sinks={"b": here / "b"}) as one,
-            Relay(one.port).running() as relay,
-        ):
-            second = host_settings(logs, 2, connect=at(relay.port))
-            async with serve_host(
-                second, sources={"b": there / "b"}, sinks={"a": there / "a"}
-            ) as other:
-                await copied(here / "a", there / "a")
-                await copied(there / "b", here / "b")
-                relay.close_gate()
-                lasts = [await trio.to_thread.run_sync(backlog, each) for each in (ours, theirs)]
-                relay.open_gate()
-                with trio.fail_after(SECONDS):
-                    await one.source.wait_acked(lasts[0])
-                    await other.source.wait_acked(lasts[1])
-    noted = [list(log_entries(logs / host)) for host in ("1", "2")]
-    done_ns = min(entries[-1].noted_ns for entries in noted)
-    for entries in noted:
-        assert bytes_between(entries, 0, done_ns + 1) > MUCH / 8

@@ -1,6 +1,5 @@
 """A queue that cannot be opened when its host starts stops alone, is told, and can be resumed."""
 
-import asyncio
 import os
 import shutil
 from collections.abc import Callable
@@ -8,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
-from cqrepl import Host, HostSettings, Queue, aio, blocking
+from cqrepl import Host, HostSettings, Queue
 from cqrepl.protocol import StopReason
 from cqrepl.queue import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
@@ -214,40 +212,6 @@ async def test_what_the_machine_keeps_from_being_opened_goes_on_by_itself(
         assert not host.stops
 
 
-async def test_one_that_was_to_come_later_and_is_damaged_by_then(tmp_path: Path) -> None:
-    """It was tried again and again in silence."""
-    two = Two(tmp_path)
-    made_unreadable(noon_path(two.source / "bad"))
-    async with Host(two.streams()) as one:
-        async with Host(two.takes(one.port)) as other:
-            await two.copied()
-            await eventually(lambda: state_of(other, "bad").startswith("paused: "))
-            cut_table_store(two.source / "bad")
-            await eventually(lambda: bool(one.stops))
-            assert stop_of(one, "bad").reason is StopReason.DAMAGED
-            await eventually(lambda: state_of(other, "bad").startswith("stopped: "))
-
-
-async def test_all_of_one_direction(tmp_path: Path) -> None:
-    """The host has stopped once the others have, too."""
-    for name in ("one", "two", "three"):
-        fill(tmp_path / name, "FAST_DAILY", {0: 3})
-    cut_table_store(tmp_path / "one")
-    version_4(tmp_path / "two")
-    streamed = {name: tmp_path / name for name in ("one", "two")}
-    taken = {"three": tmp_path / "three"}
-    settings = HostSettings.of(listen=LOOPBACK, sources=streamed, sinks=taken, **BEATS)
-    async with Host(settings) as host:
-        assert sorted(stop.name for stop in host.stops) == ["one", "two"]
-        with trio.move_on_after(0.1) as waited:
-            await host.wait_stopped()
-        assert waited.cancelled_caught
-        sink = host.sink.queues["three"]
-        sink.end(Stop(name="three", reason=StopReason.DIVERGED, message="for this test"))
-        host.sink.changed.set()
-        await host.wait_stopped()
-
-
 async def test_where_none_is_left_the_gravest_error_is_raised(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -274,19 +238,6 @@ async def test_where_none_is_left_the_gravest_error_is_raised(
         async with serve_sink([tmp_path / "damaged", tmp_path / "file"], listen=LOOPBACK):
             raise AssertionError
     assert "queue 'file' stopped (refused)" in caplog.text
-
-
-def test_hosts_of_asyncio_and_of_plain_threads(tmp_path: Path) -> None:
-    two = Two(tmp_path)
-    cut_table_store(two.source / "bad")
-    with blocking.Host(two.streams()) as host:
-        host.queue("good").append(b"buy 100")
-
-    async def main() -> None:
-        async with aio.Host(two.streams()) as served:
-            await served.queue("good").append(b"sell 50")
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("host_id", [1, 2])

@@ -85,14 +85,6 @@ async def test_a_copy_by_other_means_becomes_one_when_it_is_compared(tmp_path: P
     assert is_follower(tmp_path / "copy")
 
 
-async def test_what_is_streamed_is_no_copy(tmp_path: Path) -> None:
-    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
-        await acked(source, last)
-    async with serve_source({"q": tmp_path / "copy"}, listen=LOOPBACK):
-        assert not is_follower(tmp_path / "copy")
-
-
 async def test_a_queue_that_another_process_has_locked(tmp_path: Path) -> None:
     fill(tmp_path / "copy", "FAST_DAILY", {0: 3})
     with held_by_another_process(tmp_path / "copy") as holder:

@@ -26,7 +26,7 @@ from tests.support.peer import (
     source_handler,
     uber,
 )
-from tests.support.replicas import LOOPBACK, at, eventually, live_sink, live_source, received
+from tests.support.replicas import LOOPBACK, eventually, live_sink, live_source, received
 from tests.support.samples import fill, layout, noon_index
 
 ANNOUNCED = {"v": 1, "capabilities": ["ended", "queues"], "role": "host"}
@@ -199,54 +199,6 @@ async def test_a_queue_is_withdrawn_while_a_long_excerpt_waits(tmp_path: Path) -
             assert last is not None
             with trio.fail_after(60):
                 await source.wait_acked(last)
-
-
-async def test_a_back_copy_of_long_excerpts_waits_for_nothing(tmp_path: Path) -> None:
-    """Each takes a buffer of its own, which is there at once and not with the next heartbeat."""
-    with Queue.open_for_append(tmp_path / "copy", create=layout()) as queue:
-        for nth in range(4):
-            queue.appender().append([bytes(1_000_000 + nth)], 1_709_640_000_000)
-    with Queue.open_for_append(tmp_path / "q", create=layout()):
-        pass
-    slow = {"heartbeat_interval_ms": 3_600_000, "heartbeat_timeout_ms": 7_200_000}
-    async with live_source(tmp_path / "q", **slow) as source:
-        async with live_sink(tmp_path / "copy", source.port, **slow):
-
-            def is_back() -> bool:
-                with Queue.open(tmp_path / "q") as queue:
-                    return queue.last_index() == noon_index(sequence=3)
-
-            await eventually(is_back)
-
-
-async def test_a_peer_that_never_names_its_queues_is_told_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    beats = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 1000}
-    async with live_source(tmp_path / "q", **beats) as source:
-        async with scripted(source.port, 1, 2) as (stream, _):
-
-            async def beat() -> None:
-                with trio.move_on_after(30):
-                    while True:
-                        await stream.send_all(select(peer.HEARTBEAT_CID) + data(heartbeat=""))
-                        await trio.sleep(0.1)
-
-            with pytest.raises(trio.BrokenResourceError):
-                await beat()
-    assert "no list of the peer's queues, though it announced one" in caplog.text
-
-
-async def test_both_sides_name_their_queues_once(tmp_path: Path) -> None:
-    """A sink without this queue: nothing is offered, and both stay."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with live_source(tmp_path / "q") as source:
-        async with serve_sink({"other": tmp_path / "other"}, connect=at(source.port)) as sink:
-            await eventually(lambda: bool(source.endpoint.sessions))
-            (session,) = source.endpoint.sessions
-            await eventually(lambda: getattr(session, "has_offered", False))
-            assert not source.stops + sink.stops
 
 
 async def test_a_cid_that_comes_again_stands_for_the_other_queue_alone(tmp_path: Path) -> None:

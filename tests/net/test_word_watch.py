@@ -3,18 +3,13 @@
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
 
-import pytest
 import trio
 import trio.testing
 
-from cqrepl.kernel.memory import WatchedWord, looks_at
-from cqrepl.net import wordwatch
+from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.ticks import until_tick
-from cqrepl.net.wordwatch import WordWatch, word_watch
-from cqrepl.surroundings import Surroundings
-from tests.support.kernels import NAMES, kernel_named
+from cqrepl.net.wordwatch import WordWatch
 from tests.support.nothreads import no_threads as refused
 from tests.support.replicas import SECONDS, eventually
 
@@ -71,30 +66,6 @@ async def test_tells_once_of_a_word_that_changes() -> None:
     assert count == 1
 
 
-async def test_each_is_told_of_its_own() -> None:
-    memory, watch = Memory(), WordWatch()
-    told = [trio.Event() for _ in range(3)]
-    with (
-        watch.watching([memory.word(0)], told[0].set),
-        watch.watching([memory.word(1)], told[1].set),
-        watch.watching([memory.word(1)], told[2].set),
-    ):
-        memory.change(1)
-        await told[1].wait()
-        await told[2].wait()
-        assert not told[0].is_set()
-        memory.change(0)
-        await told[0].wait()
-
-
-async def test_a_word_that_changed_before_is_told() -> None:
-    memory, watch, told = Memory(), WordWatch(), trio.Event()
-    word = memory.word(0)
-    memory.change(0)
-    with watch.watching([word], told.set):
-        await told.wait()
-
-
 def test_it_is_over_before_the_interpreter_ends() -> None:
     """Also where an event loop is left as it stands, as one within another one's may be."""
     done = subprocess.run(
@@ -114,39 +85,6 @@ async def test_it_ends_with_the_last_and_begins_anew() -> None:
         with watch.watching([memory.word(0)], told.set):
             memory.change(0)
             await told.wait()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_first_looks_have_another_pause(name: str) -> None:
-    """A watcher that takes the wrong one of the two pauses is here for an hour."""
-    memory, hour_s = Memory(), 3600.0
-    word = memory.word(0)
-    memory.change(0)
-    for pause_s, later_s, count in ((0.0, hour_s, 1), (hour_s, 0.0, 0)):
-        looks = kernel_named(name).WordLooks([word.word], word.value, pause_s, later_s, count)
-        assert looks.until_changed()
-
-
-@pytest.mark.parametrize(
-    ("quiet_s", "looks"), [([0.0], True), ([5.0, 60.0], True), ([60.0, 10.0], False)]
-)
-async def test_it_looks_less_often_once_all_are_quiet(
-    monkeypatch: pytest.MonkeyPatch, quiet_s: list[float], looks: bool
-) -> None:
-    """No time passes here: one look sooner is one that would be."""
-    taken = []
-
-    def noted(words: object, pause_s: float, later_s: float, count: int) -> object:
-        taken.append(count)
-        return looks_at([], 0.0, 0.0, 0)
-
-    monkeypatch.setattr(wordwatch, "looks_at", noted)
-    monkeypatch.setattr(Surroundings, "has_threads", False)
-    watch, memory = WordWatch(), Memory()
-    with ExitStack() as stack:
-        for seconds in quiet_s:
-            stack.enter_context(watch.watching([memory.word(0)], lambda: None, seconds))
-        assert (taken[-1] > 0) == looks
 
 
 async def test_those_that_look_now_and_then_do_so_together(
@@ -191,14 +129,3 @@ async def test_without_a_thread_each_looks_itself_until_there_is_one() -> None:
         with trio.fail_after(SECONDS):
             await told.wait()
     await eventually(no_threads)
-
-
-async def test_a_loop_has_one_watch() -> None:
-    assert word_watch() is word_watch()
-
-
-def test_other_loops_have_others() -> None:
-    async def get() -> WordWatch:
-        return word_watch()
-
-    assert trio.run(get) is not trio.run(get)

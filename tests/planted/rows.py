@@ -238,7 +238,7 @@ ROWS: Final = (
         file="resends.py",
         text="if next_index > acknowledged:",
         wrong="if next_index > acknowledged + 1:",
-        tests=("tests/net/test_resends.py",),
+        tests=("tests/net/test_host_marks.py",),
     ),
     Planted(
         name="cycles-before-not-compared",
@@ -254,7 +254,7 @@ ROWS: Final = (
         file="overlap.py",
         text="        if self._has_to_come:\n",
         wrong="        if not self._has_to_come:\n",
-        tests=("tests/net/test_overlap.py",),
+        tests=("tests/net/test_lineage.py",),
     ),
     Planted(
         name="fetched-file-not-held-against-its-note",
@@ -319,6 +319,52 @@ ROWS: Final = (
         text="if not isinstance(error, Diverged) or error.is_below_copy:",
         wrong="if not isinstance(error, Diverged):",
         tests=("tests/net/test_late_cycles.py", "tests/net/test_on_divergence.py"),
+    ),
+    Planted(
+        name="loser-of-a-take-over-removes-the-winner",
+        room="net",
+        file="roster.py",
+        text="if live is pump:",
+        wrong="if live is not None:",
+        tests=("tests/net/test_doorstep.py",),
+    ),
+    Planted(
+        name="claim-taken-for-evidence",
+        room="replicator/marks",
+        file="hostmarks.py",
+        text="return index <= max(self.acknowledged, self.sent)",
+        wrong="return index >= 0",
+        tests=("tests/net/test_claims.py",),
+    ),
+    Planted(
+        name="overtaken-acknowledgement-takes-back",
+        room="replicator/marks",
+        file="hostmarks.py",
+        text="        if index > self.acknowledged:\n",
+        wrong="        if index != self.acknowledged:\n",
+        tests=("tests/net/test_loopback.py",),
+    ),
+    Planted(
+        name="copy-of-another-queue-taken",
+        room="replicator/agreement",
+        file="identities.py",
+        text="""\
+    if own is not None and own != theirs:
+        raise OtherQueue(
+            f"this queue is {own}, and the source's""",
+        wrong="""\
+    if own is None and own != theirs:
+        raise OtherQueue(
+            f"this queue is {own}, and the source's""",
+        tests=("tests/net/test_identities.py",),
+    ),
+    Planted(
+        name="proved-in-part-taken-for-whole",
+        room="replicator/disk",
+        file="diskend.py",
+        text="Index(end) if end < self._unproved_to else None",
+        wrong="None",
+        tests=("tests/net/test_power_cut_ends.py",),
     ),
     Planted(
         name="majority-of-one-too-few",

@@ -1,5 +1,5 @@
 """The tables of states, and the picture of each. `test_moves` drives the handlers by them, and
-`tests/net/test_socket_turns` those who share a socket, `tests/net/test_lane_moves` native lanes."""
+`tests/net/test_live` those who share a socket, `tests/net/test_lane_moves` native lanes."""
 
 from enum import Enum
 
