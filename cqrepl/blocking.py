@@ -341,14 +341,10 @@ class BlockingQueue(OuterQueue):
             leading = self.leading
             if policy is not None:
                 return leading.wait(index, policy, timeout)
-            try:
-                self.board.wait(index, 1 if n is None else n, timeout, hosts=hosts)
-            except WaitEnded as ended:
-                return leading.outcome_of(ended)
+            return leading.wait_hosts_here(index, 1 if n is None else n, timeout, hosts=hosts)
         except WaitEnded as ended:
             told = self._host.told(ended)
             raise told from told.__cause__
-        return AckOutcome.ACKED
 
 
 def _check_in_no_loop() -> None:

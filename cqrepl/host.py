@@ -3,7 +3,7 @@
 This module alone knows all parts of a host, and puts them together; none of them imports it.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -494,9 +494,9 @@ class Host:
         """True for a queue of this host, whichever way it goes, also on its way to another."""
         return name in self._paths
 
-    def writer(self, name: str) -> OwnWriter:
+    def writer(self, name: str, check: Callable[[], object]) -> OwnWriter:
         """The writer that appends to a queue that is streamed, for the program."""
-        return self._writers.of(name, self.path_of)
+        return self._writers.of(name, self.path_of, check)
 
     def _make_session(self, connection: Connection, pump: Pump) -> Session:
         return DuplexSession(

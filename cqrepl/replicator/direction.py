@@ -8,7 +8,7 @@ is left of the way: a queue that neither half has would be lost to the program u
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
@@ -198,10 +198,7 @@ class Direction:
             stack.callback(fence.end)
             queue.leading.fence(why)
             for let_go in (self.close_writer, self._source.remove):
-                try:
-                    await let_go(name, why)
-                except (QueueError, OSError) as error:  # it leads no longer for all that
-                    _logger.warning("queue %r: it was not closed in order: %s", name, error)
+                await self._let_go(let_go, name, why)  # it leads no longer for all that
             await self._sink.take_in_again(name, queue.path, queue.epochs, fence)
             if stays_paused:
                 await self._sink.pause(name)
@@ -228,7 +225,7 @@ class Direction:
         """Streams a queue that is taken in, and that this host leads by its epochs, as was not
         known until now."""
         with self.changing(), trio.CancelScope(shield=True):
-            await self._sink.remove(queue.name)
+            await self._let_go(self._sink.remove, queue.name)
             self._source.stream_again(queue.name, queue.path, queue.epochs)
 
     async def stream_anew(self, name: str, epochs: KeptEpochs) -> None:
@@ -244,9 +241,19 @@ class Direction:
         path, why = self._source.queues[name].path, "it is opened anew"
         Queue.open(path).close()  # none is made where it is gone, as it would be at a start
         with self.changing(), trio.CancelScope(shield=True):
-            await self.close_writer(name, why)
-            await self._source.remove(name, why)
+            await self._let_go(self.close_writer, name, why)
+            await self._let_go(self._source.remove, name, why)
             self._source.stream_again(name, path, epochs)
+
+    async def _let_go(
+        self, let_go: Callable[..., Awaitable[None]], name: str, *more: object
+    ) -> None:
+        """Takes a queue from the program or a half. What fails is logged: it goes all the same, or
+        neither half would have it."""
+        try:
+            await let_go(name, *more)
+        except (QueueError, OSError) as error:
+            _logger.warning("queue %r: it was not closed in order: %s", name, error)
 
     async def _stream(
         self, queue: SinkQueue, givers: Iterable[int], begin: Callable[[], None]
@@ -259,8 +266,8 @@ class Direction:
         """
         name, path, epochs = queue.name, queue.path, queue.epochs
         with self.changing(), trio.CancelScope(shield=True):
-            await self._sink.remove(name)  # it is on the disk then
             try:
+                await self._sink.remove(name)  # it is on the disk then
                 await in_thread(begin)
                 streamed = self._source.open(name, path, epochs)
             except BaseException:

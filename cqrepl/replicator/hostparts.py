@@ -4,6 +4,7 @@
 imports the class that puts a host together.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -42,5 +43,9 @@ class HostParts(Protocol):
     def has_queue(self, name: str) -> bool:
         """True for a queue of this host, whichever way it goes, also on its way to another."""
 
-    def writer(self, name: str) -> OwnWriter:
-        """The writer that appends to a queue that is streamed, for the program."""
+    def writer(self, name: str, check: Callable[[], object]) -> OwnWriter:
+        """The writer that appends to a queue that is streamed, for the program.
+
+        Args:
+            check: as of `OwnWriters.of`.
+        """

@@ -18,6 +18,7 @@ from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard
 from cqrepl.replicator.openedqueue import OpenedQueue, Payload
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 
 
 def check_alone(policy: AckPolicy | None, n: int | None, hosts: Iterable[int] | None) -> None:
@@ -65,9 +66,7 @@ class HostQueue:
         Raises:
             Refused: the queue is taken in, or not open yet.
         """
-        if self.name not in self._host.source.queues:
-            raise Refused(self._no_source())
-        return self._host.source.board(self.name)
+        return self._streamed().board
 
     @property
     def leading(self) -> Leading:
@@ -76,9 +75,7 @@ class HostQueue:
         Raises:
             Refused: the queue is taken in, or not open yet.
         """
-        if self.name not in self._host.source.queues:
-            raise Refused(self._no_source())
-        return self._host.source.leading(self.name)
+        return self._streamed().leading
 
     @property
     def given_policy(self) -> AckPolicy | None:
@@ -141,7 +138,7 @@ class HostQueue:
         if leading is None:
             return Appended(await in_thread(partial(self._append, payloads, now_ms)))
         admitted = await leading.admit_task(len(payloads), policy)
-        index = await in_thread(partial(self._append, payloads, now_ms))
+        index = await in_thread(partial(self._append, payloads, now_ms, leading))
         appended = await leading.settle_task(index, len(payloads), policy, admitted)
         self._note_drained()
         return appended
@@ -154,7 +151,7 @@ class HostQueue:
         if leading is None:
             return Appended(self._append(payloads, now_ms))
         admitted = leading.admit(len(payloads), policy)
-        index = self._append(payloads, now_ms)
+        index = self._append(payloads, now_ms, leading)
         return leading.settle(index, len(payloads), policy, admitted)
 
     async def wait_acked(
@@ -198,9 +195,12 @@ class HostQueue:
         """
         if self._host.has_ended:
             raise ended_by(None)
-        if self.name not in self._host.sink.queues:
-            raise Refused(f"queue {self.name!r} is streamed from here: applied is what takes it in")
-        self._host.sink.applied(index, self.name)
+        try:
+            self._host.sink.applied(index, self.name)
+        except ValueError:
+            if self.name in self._host.sink.queues:  # it is no index
+                raise
+            raise Refused(self._no_sink()) from None
 
     def _waited_with(self, policy: AckPolicy | None) -> Leading | None:
         """The `Leading` that an append waits with; None where it waits for no host, as the queue
@@ -211,23 +211,59 @@ class HostQueue:
         """
         return None if policy is None and self.given_policy is None else self.leading
 
-    def _append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
+    def _append(
+        self, payloads: Sequence[Payload], now_ms: int | None, leading: Leading | None = None
+    ) -> int:
+        """Appends, and gives the last index.
+
+        Args:
+            leading: that the append was admitted by; None for none.
+        """
+        leading = leading or self._check_streamed()
+        try:
+            writer = self._host.writer(self.name, self._check_streamed)
+            return writer.append(payloads, now_ms)
+        except (QueueLocked, Refused):
+            if leading is not None:
+                leading.check_leads()  # another host has come to lead meanwhile
+            raise
+
+    def _streamed(self) -> SourceQueue:
+        """The queue as it is streamed; looked up once, as it may go another way in between.
+
+        Raises:
+            Refused: the queue is taken in, or not open yet.
+        """
+        opened = self._host.source.queues.get(self.name)
+        if opened is None:
+            raise Refused(self._no_source())
+        return opened
+
+    def _check_streamed(self) -> Leading | None:
+        """Does nothing while the queue is streamed from here; None while it is not open yet.
+
+        Raises:
+            SteppedDown: another host leads.
+            Refused: the queue is not streamed from here.
+        """
         if not self.is_streamed:
             raise Refused(self._no_source())
         opened = self._host.source.queues.get(self.name)
         if opened is None:
-            return self._host.writer(self.name).append(payloads, now_ms)
+            return None
         opened.leading.check_leads()
-        try:
-            return self._host.writer(self.name).append(payloads, now_ms)
-        except (QueueLocked, Refused):
-            opened.leading.check_leads()  # another host has come to lead meanwhile
-            raise
+        return opened.leading
 
     def _note_drained(self) -> None:
         """Raises Java's marks: what was waited for is there."""
-        if self.name in self._host.source.queues:
-            self._host.source.queues[self.name].counters.drained()
+        opened = self._host.source.queues.get(self.name)
+        if opened is not None:
+            opened.counters.drained()
+
+    def _no_sink(self) -> str:
+        if self.is_streamed:
+            return f"queue {self.name!r} is streamed from here: applied is what takes it in"
+        return self._no_source()
 
     def _no_source(self) -> str:
         late = self._host.source.late.get(self.name)

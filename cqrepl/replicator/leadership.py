@@ -359,6 +359,25 @@ class Leading:
             return self.outcome_of(ended)
         return AckOutcome.ACKED
 
+    def wait_hosts_here(
+        self,
+        index: int,
+        n: int = 1,
+        timeout_s: float | None = None,
+        *,
+        hosts: Iterable[int] | None = None,
+    ) -> AckOutcome:
+        """The same for threads.
+
+        Raises:
+            TimeoutError, WaitEnded, ValueError, RuntimeError: as `AckBoard.wait`.
+        """
+        try:
+            self._board.wait(index, n, timeout_s, hosts=hosts)
+        except WaitEnded as ended:
+            return self.outcome_of(ended)
+        return AckOutcome.ACKED
+
     def outcome_of(self, ended: WaitEnded) -> AckOutcome:
         """The outcome of a wait at the board that has ended: another host leads.
 

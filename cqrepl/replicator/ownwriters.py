@@ -55,8 +55,14 @@ class OwnWriters:
         self._each: dict[str, OwnWriter] = {}
         self._guard = threading.Lock()
 
-    def of(self, name: str, path_of: Callable[[str], Path]) -> OwnWriter:
+    def of(
+        self, name: str, path_of: Callable[[str], Path], check: Callable[[], object]
+    ) -> OwnWriter:
         """The one of a queue.
+
+        Args:
+            check: raises where the queue is not streamed from here any more. It is asked under the
+                guard of `take`, so none is made behind a turn, which would stay open then.
 
         Raises:
             HostEnded: the host has ended.
@@ -64,6 +70,7 @@ class OwnWriters:
         with self._guard:
             if self.have_ended:
                 raise ended_by(None)
+            check()
             if name not in self._each:
                 self._each[name] = OwnWriter(path_of(name))
             return self._each[name]

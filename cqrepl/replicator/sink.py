@@ -354,7 +354,7 @@ class Sink:
                 session.take(queue)
             else:
                 await session.let_go(name, refusal)
-                session.tell_not_taken(queue)
+                session.from_here.tell_not_taken(name)
         self.changed.set()
 
     def change(self, settings: SinkSettings) -> None:

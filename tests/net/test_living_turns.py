@@ -81,9 +81,22 @@ async def test_a_promotion_without_the_old_leader_renews_none(tmp_path: Path) ->
         )
 
 
-@pytest.mark.parametrize("third", ["before", "after", "each in turn"])
+ORDERS = pytest.mark.parametrize("third", ["before", "after", "each in turn"])
+
+
+@ORDERS
 async def test_other_masters_renew_no_connection(tmp_path: Path, third: str) -> None:
     """By files; whichever order the hosts that only follow are reloaded in."""
+    await handed_back_and_forth(tmp_path, third)
+
+
+@ORDERS
+@pytest.mark.usefixtures("older_hosts")
+async def test_other_masters_without_epochs_renew_no_connection(tmp_path: Path, third: str) -> None:
+    await handed_back_and_forth(tmp_path, third)
+
+
+async def handed_back_and_forth(tmp_path: Path, third: str) -> None:
     async with mesh(tmp_path, {"a": 1}) as hosts:
         await all_same(tmp_path, "a", 1)
         before, count = await met(hosts), 10
@@ -98,6 +111,7 @@ async def test_other_masters_renew_no_connection(tmp_path: Path, third: str) -> 
         assert not any(host.stops for host in hosts.values())
 
 
+@pytest.mark.usefixtures("older_hosts")
 async def test_a_queue_is_not_offered_to_a_host_that_takes_it_from_elsewhere(
     tmp_path: Path,
 ) -> None:

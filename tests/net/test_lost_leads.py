@@ -83,7 +83,7 @@ async def test_a_queue_is_there_on_its_way(
         await hosts.followed({2: 4})
         host = hosts.hosts[1]
         leading = host.queue("a").leading
-        writer = host.writer("a")
+        writer = host.writer("a", lambda: None)
         await host.queue("a").append(b"opens the writer")
         remove, take_in = host.source.remove, host.sink.take_in_again
 

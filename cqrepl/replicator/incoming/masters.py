@@ -11,6 +11,7 @@ from collections.abc import Mapping, Set
 
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
+from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 
 
@@ -33,6 +34,11 @@ class QueuesFromHere:
     def look_again(self) -> None:
         """There are other queues now."""
         self._names = None
+
+    def tell_not_taken(self, name: str) -> None:
+        """Tells the peer not to offer a queue, which is taken from another host now."""
+        names = QueueNames(sinks=frozenset({name}))
+        self._connection.change_queues(added=QueueNames(), removed=names)
 
     @property
     def takes_offers(self) -> bool:

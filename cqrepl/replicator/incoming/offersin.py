@@ -7,6 +7,7 @@ from typing import Final
 import trio
 
 from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 
@@ -21,14 +22,21 @@ class OffersIn:
         pump: is told that an answer may have brought something to act on.
     """
 
-    def __init__(self, pump: Pump) -> None:
+    def __init__(self, pump: Pump, connection: Connection) -> None:
         self._pump = pump
+        self._connection = connection
         self._cids: dict[str, Cid] = {}  # of the queues that are offered here, by name
         self._came, self._due = trio.open_memory_channel[ev.QueueOffered](OFFERS_MAX)
 
     def cid_of(self, name: str) -> Cid | None:
         """The cid of a queue that is offered here; also of one that has stopped."""
         return self._cids.get(name)
+
+    def have_stopped(self, name: str) -> bool:
+        """True where a queue was offered here, and goes no further on this connection: its source
+        offers it on the next one."""
+        cid = self._cids.get(name)
+        return cid is not None and self._connection.has_stopped(cid)
 
     async def take(self, event: ev.QueueOffered) -> None:
         """A queue is offered: its answer has its turn later."""

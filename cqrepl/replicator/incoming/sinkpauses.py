@@ -104,11 +104,6 @@ class SinkPauses:
             with trio.move_on_at(min((until, *firms))):
                 await self._has_news.wait()
 
-    def tell_not_taken(self, name: str) -> None:
-        """Tells this peer not to offer a queue."""
-        names = QueueNames(sinks=frozenset({name}))
-        self._connection.change_queues(added=QueueNames(), removed=names)
-
     def tell_free(self, queue: SinkQueue) -> None:
         """Tells this peer whether a queue can be offered now, if it is taken from there."""
         if self._from_here.refusal(queue) is not None:

@@ -77,7 +77,7 @@ class SinkSession:
         self._is_draining = self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
         self._lanes = SinkLanes(connection, pump, self._used)
-        self._offers = OffersIn(pump)
+        self._offers = OffersIn(pump, connection)
         self.sent_live = self.stored_live = 0
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
         self._ends: dict[Cid, Index] = {}  # of the queues, when they were answered
@@ -375,10 +375,6 @@ class SinkSession:
             if session is not self:
                 session.tell_free(queue)
 
-    def tell_not_taken(self, queue: SinkQueue) -> None:
-        """Tells this peer not to offer a queue, which is taken from another host now."""
-        self._pauses.tell_not_taken(queue.name)
-
     def tell_free(self, queue: SinkQueue) -> None:
         """Tells this peer whether a queue can be offered now, if it is taken from there."""
         self._pauses.tell_free(queue)
@@ -451,19 +447,13 @@ class SinkSession:
     def take(self, queue: SinkQueue) -> None:
         """A queue can be offered, which could not be before."""
         self.from_here.look_again()
-        if self._was_refused(queue):  # its source offers it on another connection only
+        if self._offers.have_stopped(queue.name) and self.from_here.refusal(queue) is None:
             self._pump.fail(f"queue {queue.name!r} can be taken now")
         elif self._connection.names_queues:
             self.tell_free(queue)
             self._pump.wake()
         elif self.from_here.takes_offers and self.from_here.refusal(queue) is None:
             self._pump.fail(f"queue {queue.name!r} can be taken now")  # it offers at the start only
-
-    def _was_refused(self, queue: SinkQueue) -> bool:
-        """True where this peer has offered a queue, and it is taken from there now."""
-        cid = self._offers.cid_of(queue.name)
-        has_stopped = cid is not None and self._connection.has_stopped(cid)
-        return has_stopped and self.from_here.refusal(queue) is None
 
     def stop(self, name: str, error: QueueError | OSError) -> None:
         """A queue whose stream is on goes no further, whatever its source does."""

@@ -46,6 +46,13 @@ class HoldDesk:
             self._pauses.begin(trouble)
             self.hold(each, trouble.message, drop)
 
+    def miss(self, each: Outgoing, note_stop: Callable[[Stop], None]) -> None:
+        """The sink has not answered: it may not have the queue. The others go on."""
+        if not each.life.try_move(ToSinkMove.MISS):  # it has stopped since the time was over
+            return
+        self._pauses.miss(each.queue.name)
+        note_stop(Stop.unanswered(each.queue.name, each.marks.host_id))
+
     def offers_again(
         self, each: Outgoing, stopped: QueueStopped, drop: Callable[[Outgoing], None]
     ) -> bool:

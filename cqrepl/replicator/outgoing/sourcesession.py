@@ -269,7 +269,7 @@ class SourceSession:
             case ev.LevelKeptBack():
                 self.outgoing[event.cid].keep_back(event.level, event.why)
             case ev.AnswerOverdue():
-                self._overdue(self.outgoing[event.cid])
+                self._holds.miss(self.outgoing[event.cid], self._shared.note_stop)
             case ev.QueueStopped():
                 each = self.outgoing[event.cid]
                 if self._holds.offers_again(each, event, self._drop):
@@ -328,13 +328,6 @@ class SourceSession:
                 self._pauses.hear(event.name, event.message)
             self._drop(each)
         self._shared.changed.set()
-
-    def _overdue(self, each: Outgoing) -> None:
-        """The sink has not answered: it may not have the queue. The others go on."""
-        if not each.life.try_move(ToSinkMove.MISS):  # it has stopped since the time was over
-            return
-        self._pauses.miss(each.queue.name)
-        self._shared.note_stop(Stop.unanswered(each.queue.name, each.marks.host_id))
 
     def _drop(self, each: Outgoing) -> None:
         del self.outgoing[each.cid]
