@@ -28,6 +28,7 @@ from tests.support.inmemory import folder_in_memory
 from tests.support.java import Answer, JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload
+from tests.support.lockwatch import LockWatch
 from tests.support.samples import check_marks
 from tests.support.tables import keys_of
 
@@ -43,6 +44,7 @@ KILL_WITHIN_S = 0.2
 HOLD_WITHIN_S = 60.0  # longest wait for the lock while others take it in turn
 WAIT_MAX_S = 10.0  # usual is a tenth; Java would wait 15 s for the dead
 KILL_RATE = 2000
+JAVA_TIMEOUT_MS = 100_000  # Java waits half as long again
 FIRST_APPENDS_S = 60.0
 JAVA_RATE = 4000  # so that Java is not done before Python has begun
 _ANSWER = struct.Struct("<qd")
@@ -280,7 +282,7 @@ def test_two_java_and_two_python_processes_append_to_one_queue(
     check_marks(path)
 
 
-# beside other tests a Java now and then gives up the lock after 15 s: why is not known yet
+# until a hundred runs beside other tests have shown that no load decides it
 @pytest.mark.long
 def test_nobody_waits_long_for_a_writer_that_is_killed(
     verifier: JavaQueue, path: Path, tmp_path: Path
@@ -288,7 +290,9 @@ def test_nobody_waits_long_for_a_writer_that_is_killed(
     """Two Java and two Python writers go on, while further ones come and are killed.
 
     Java itself waits 15 s before it looks whether a lock's holder lives; it waits less here because
-    the Python writers take the lock over at once.
+    the Python writers take the lock over at once. It has more time than that, as it looks only once
+    when its time is over: on a machine that has stood still for so long it would give up a lock
+    that is given back the moment after.
     """
     Queue.open_for_append(path, create=QueueLayout.of(by_name(ROLL_CYCLE))).close()
     seed = random.SystemRandom().randrange(1 << 32)
@@ -302,12 +306,16 @@ def test_nobody_waits_long_for_a_writer_that_is_killed(
     counts = dict.fromkeys((1, 2), int(KILL_S * KILL_RATE))
     longest: dict[int, float] = {}
     with ExitStack() as stack:
-        javas = {nth: stack.enter_context(JavaQueue(props=WRITER_PROPS)) for nth in counts}
+        props = {**WRITER_PROPS, "interop.timeoutMs": JAVA_TIMEOUT_MS}
+        javas = {nth: stack.enter_context(JavaQueue(props=props)) for nth in counts}
         running = {
             nth: java.start("append", path, ROLL_CYCLE, counts[nth], SIZE, nth, KILL_RATE)
             for nth, java in javas.items()
         }
         await_first_appends(path, running)
+        names = {java.pid: f"Java {nth}" for nth, java in javas.items()}
+        names |= {writer.pid: f"Python {nth}" for nth, writer in survivors.items()}
+        watch = stack.enter_context(LockWatch(path, names))
         for writer in (*survivors.values(), *killers):
             writer.start()
         longest |= longest_of(running)
@@ -323,6 +331,7 @@ def test_nobody_waits_long_for_a_writer_that_is_killed(
     }
     print(f"{len(acknowledged)} killed, {held} with the lock, {sum(acknowledged.values())} appends")
     print(f"longest append in s, Java 1 and 2, Python 3 and 4: {longest}")
+    print(f"the lock had {watch}")
     # a killed writer may have appended one more than it came to tell
     possible = {victim: count + 1 for victim, count in acknowledged.items()}
     found = numbers_by_writer(path, counts | possible)
@@ -332,6 +341,8 @@ def test_nobody_waits_long_for_a_writer_that_is_killed(
         assert found[victim] in (list(range(count)), list(range(count + 1))), f"writer {victim}"
     assert_verified(verifier, path, sum(map(len, found.values())))
     check_marks(path)
-    assert max(longest.values()) <= WAIT_MAX_S
+    assert watch.dead_s <= WAIT_MAX_S, watch
+    assert watch.living_s <= WAIT_MAX_S, watch
+    assert max(longest.values()) <= WAIT_MAX_S + watch.lost_s, watch
     assert len(acknowledged) > KILL_S
     assert held >= len(killers)

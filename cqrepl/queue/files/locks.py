@@ -4,6 +4,9 @@ Theory of operation. Unlocked is the least long; locked is the holder's process 
 versions put a thread id into the upper half, so only the lower half is compared). Taking and giving
 back are compare-and-set.
 
+A wait for a living holder counts half a second at most from one look to the next: where this
+process did not run for longer, as on a machine that stood still, the holder did not either.
+
 A lock whose holder is dead is taken over at once. Our own process id in a lock that this process
 does not hold was left by an earlier process of the same id (usual in containers, where every first
 process is number 1), and counts as dead. A lock whose holder may be alive is never taken.
@@ -57,6 +60,7 @@ _START_NONE: Final = 0
 _START_BITS: Final = 41  # of clock ticks since the machine was started: 600 years
 _PID_MASK: Final = 0xFFFFFFFF
 _PAUSE_S: Final = 0.000_05
+_STEP_MAX_S: Final = 0.5  # so much counts of the time from one look to the next
 _PROC: Final = Path("/proc")
 
 
@@ -188,14 +192,19 @@ class WordLock:
         if self._mine != surroundings().process_id():
             self._enter_process()
         clock = surroundings().monotonic
-        deadline = clock() + timeout_s
+        begun = clock()
         self._take_turn(timeout_s)
+        looked = clock()
+        left_s = timeout_s - (looked - begun)
         try:
             while not self._exchange_in():
                 holder = self.holder()
-                if clock() >= deadline and holder is not None:
+                if left_s <= 0 and holder is not None:
                     raise self._locked(holder)
                 surroundings().sleep(_PAUSE_S)
+                now = clock()
+                left_s -= min(now - looked, _STEP_MAX_S)
+                looked = now
         except BaseException:
             self._give_turn()
             raise

@@ -7,7 +7,8 @@ import pytest
 from cqrepl.queue import QueueError, QueueLocked
 from cqrepl.queue.files import locks, mapping
 from cqrepl.queue.files.locks import UNLOCKED, WordLock, is_alive
-from cqrepl.queue.files.tablestore import TableStore
+from cqrepl.queue.files.tablestore import TableStore, TableValue
+from cqrepl.surroundings import Surroundings, within
 from tests.support.samples import layout
 
 KEY = "chronicle.write.lock"
@@ -46,6 +47,34 @@ def test_a_lock_that_this_object_holds_for_sure(table: TableStore) -> None:
     assert not lock.is_sure
     table.value(KEY, UNLOCKED).store(os.getpid())  # as an earlier process of this id leaves it
     assert not lock.is_sure
+
+
+class StandsStill(Surroundings):
+    """A machine that stands still for an hour with each pause; the holder then gives back a lock
+    the third time that it runs."""
+
+    def __init__(self, held: TableValue) -> None:
+        self.pauses = 0
+        self.monotonic = lambda: self.pauses * 3600.0
+        self._held = held
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses += 1
+        if self.pauses == 3:
+            self._held.store(UNLOCKED)
+
+
+def test_time_in_which_the_machine_stood_still_is_not_waited(table: TableStore) -> None:
+    word = table.value(KEY, UNLOCKED)
+    word.store(ALIVE)
+    machine = StandsStill(word)
+    with within(machine):
+        lock = WordLock(table, KEY)
+        with pytest.raises(QueueLocked):
+            lock.acquire(0.9)  # two looks
+        assert machine.pauses == 2
+        with lock.held(5.0):
+            assert machine.pauses == 3
 
 
 def test_two_locks_of_one_process_exclude_each_other(table: TableStore) -> None:
