@@ -1,18 +1,17 @@
 """The share of a core that reading behind the stream takes during a catch-up, and when it ends.
 
-    python -m tests.bench.audits [--cycles 10] [--count 12000000] [--size 256] [--rounds 3]
-
 Source and sink are the usual commands, in processes that note each reading of theirs (`note`
 below). The share of each is its processor time over the time from the first excerpt sent to the
 last one acknowledged. How long it takes from there until all was read is told beside that time.
+
+    python -m tests.bench.audits note LOG WORD...     one of these processes
 """
 
-import argparse
 import os
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,6 @@ from typing import Any, TypeVar
 
 from cqrepl.bench.catchup import log_entries
 from cqrepl.bench.processes import WAIT_SECONDS, running
-from cqrepl.bench.report import scratch
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.chainfile import Point
 from cqrepl.queue.format.index import Cycle, index_of
@@ -38,8 +36,6 @@ LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """One reading."""
-
     began_ns: int
     ended_ns: int
     ran_ns: int
@@ -148,26 +144,5 @@ def _has_all(acks: Path, last: int) -> bool:
         return False  # it is not there yet
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--cycles", type=int, default=10)
-    parser.add_argument("--count", type=int, default=12_000_000, help="excerpts")
-    parser.add_argument("--size", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    for _ in range(options.rounds):
-        with scratch() as folder:
-            found = measure(folder, options.size, options.count, options.cycles)
-        print("  ".join(f"{name} {value:,.3f}" for name, value in found.items()), flush=True)
-
-
-def start(words: Sequence[str]) -> None:
-    """This as a command, or as a process of it."""
-    if list(words[:1]) == ["note"]:
-        note(Path(words[1]), list(words[2:]))
-    else:
-        main()
-
-
 if __name__ == "__main__":
-    start(sys.argv[1:])
+    note(Path(sys.argv[2]), sys.argv[3:])

@@ -8,7 +8,6 @@ queues and take in the others: the share of a core that each takes at rest, besi
 does nothing but sleep for a millisecond, again and again.
 """
 
-import argparse
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -16,7 +15,8 @@ from pathlib import Path
 
 from cqrepl.bench.processes import running
 from cqrepl.bench.report import scratch
-from tests.bench.idle import LOOK_SECONDS, MODULE, PATIENCE_SECONDS, last_index, shares
+from tests.bench.idle import MODULE, shares
+from tests.bench.rounds import asked, await_copies
 from tests.support.ports import reserved_port
 from tests.support.samples import fill
 
@@ -24,7 +24,6 @@ IDS = (1, 2, 3)
 
 
 def cluster_file(folder: Path, masters: Iterable[int]) -> Path:
-    """A file of three hosts, with one queue for each master."""
     lines = ["cluster:", "  context:", f"    basePath: {folder}/$hostId"]
     for each in IDS:
         address = f"127.0.0.1:{reserved_port()}"
@@ -64,21 +63,17 @@ def mesh(folder: Path, path: Path, masters: list[int], seconds: float) -> list[f
     with ExitStack() as stack:
         words = [host_words(folder, path, each) for each in IDS]
         hosts = [stack.enter_context(running(folder, MODULE, *each)) for each in words]
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        for number in range(len(masters)):
-            paths = [folder / str(each) / f"queue-{number}" for each in IDS]
-            while len({last_index(each) for each in paths}) > 1:
-                assert time.monotonic() < deadline, f"queue-{number} is not everywhere"
-                time.sleep(LOOK_SECONDS)
+        pairs = [
+            (folder / str(master) / f"queue-{number}", folder / str(each) / f"queue-{number}")
+            for number, master in enumerate(masters)
+            for each in IDS
+        ]
+        await_copies(pairs)
         return shares(hosts, seconds)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--queues", type=int, default=1000)
-    parser.add_argument("--mesh", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    arguments = parser.parse_args()
+    arguments = asked(__doc__, queues=1000, mesh=10, seconds=30.0)
     with scratch() as folder:
         path = cluster_file(folder, [1] * arguments.queues)
         taken_s, cpu_s = config_check(folder, path)

@@ -9,43 +9,20 @@ and again. Both take turns, and each pair gives a ratio; of these the middle is 
 the small file system.
 """
 
-import argparse
 import os
-import statistics
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 from cqrepl.bench.catchup import MODULE, Work, log_entries, prepared
-from cqrepl.bench.processes import WAIT_SECONDS, running
+from cqrepl.bench.processes import running
 from cqrepl.bench.report import scratch
-from cqrepl.queue import Queue, QueueError
+from cqrepl.queue import QueueError
+from tests.bench.rounds import LOOK_SECONDS, asked, await_copies, in_turn, last_index, verdict
+from tests.net.test_disk_full import small_file_system
 
 QUEUES = 10
-LOOK_SECONDS = 0.05
 GOAL = 0.95
-
-
-@contextmanager
-def full_disk(path: Path) -> Iterator[None]:
-    """A file system that is soon full, for the length of a block."""
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", path], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", path], check=True)
-
-
-def last_index(path: Path) -> int | None:
-    """The last index of a queue; -1 while there is no queue."""
-    try:
-        with Queue.open(path) as queue:
-            return queue.last_index()
-    except QueueError:
-        return -1
 
 
 def rate_of_nine(folder: Path, works: list[Work], *, fails: bool) -> float:
@@ -55,19 +32,13 @@ def rate_of_nine(folder: Path, works: list[Work], *, fails: bool) -> float:
     copies.append(small / "copy" if fails else folder / "copy-last")
     given = [f"q{number}={work.queue}" for number, work in enumerate(works)]
     taken = [f"q{number}={copy}" for number, copy in enumerate(copies)]
-    wanted = [last_index(work.queue) for work in works[:-1]]
-    with full_disk(small) if fails else nullcontext():
+    pairs = [(work.queue, copy) for work, copy in zip(works, copies, strict=True)]
+    with small_file_system(small, "4m") if fails else nullcontext():
         with running(folder, MODULE, "sink", *taken, "--listen", "127.0.0.1:0") as sink:
             address = f"127.0.0.1:{sink.port()}"
             options = ("--connect", address, "--ack-log", logs)
             with running(folder, MODULE, "source", *given, *options) as source:
-                deadline = time.monotonic() + WAIT_SECONDS
-                while [last_index(copy) for copy in copies[:-1]] != wanted:
-                    source.check()
-                    sink.check()
-                    if time.monotonic() > deadline:
-                        raise QueueError("the good copies were not complete in time")
-                    time.sleep(LOOK_SECONDS)
+                await_copies(pairs[:-1], source, sink)
                 time.sleep(10 * LOOK_SECONDS)  # for the last acknowledgements to be noted
         if fails and last_index(copies[-1]) == last_index(works[-1].queue):
             raise QueueError("the tenth copy is complete: nothing has failed")
@@ -83,12 +54,7 @@ def rate_of_nine(folder: Path, works: list[Work], *, fails: bool) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--count", type=int, default=1_000_000, help="excerpts in each queue")
-    parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--kernel", default="native")
-    arguments = parser.parse_args()
+    arguments = asked(__doc__, count=1_000_000, size=64, rounds=5, kernel="native")
     os.environ["CQREPL_KERNEL"] = arguments.kernel  # of the processes that are started
     ratios = []
     with scratch() as kept:
@@ -96,9 +62,9 @@ def main() -> None:
             prepared(kept / f"q{number}", arguments.size, arguments.count)
             for number in range(QUEUES)
         ]
-        for number in range(arguments.rounds):
+        for nth in range(arguments.rounds):
             rates = {}
-            for fails in (False, True) if number % 2 else (True, False):
+            for fails in in_turn((True, False), nth):
                 with scratch() as folder:
                     rates[fails] = rate_of_nine(folder, works, fails=fails)
             ratios.append(rates[True] / rates[False])
@@ -107,9 +73,7 @@ def main() -> None:
                 f"   x{ratios[-1]:.3f}",
                 flush=True,
             )
-    middle = statistics.median(ratios)
-    verdict = "goal met" if middle >= GOAL else "missed"
-    print(f"of the nine: x{middle:.3f} ({min(ratios):.3f} .. {max(ratios):.3f}), {verdict}")
+    print(f"of the nine: {verdict(ratios, GOAL, wants_more=True)}")
 
 
 if __name__ == "__main__":

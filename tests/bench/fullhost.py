@@ -1,27 +1,17 @@
 """The cost of a source with many queues and many peers while nothing comes.
 
-    python -m tests.bench.fullhost [--queues 1000] [--peers 20] [--seconds 30]
-
 Each peer is a process that takes its part of the queues: of a thousand queues and twenty peers
 fifty each, or the copies alone would take 26 GB. When every copy has all and some time has gone by,
 the share of a core that the source takes is measured, and its private memory.
 """
 
-import argparse
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from cqrepl.bench.processes import running
-from cqrepl.bench.report import scratch
-from tests.bench.idle import (
-    FIRST_SINK_ID,
-    LOOK_SECONDS,
-    MODULE,
-    last_index,
-    make_queues,
-    shares,
-)
+from tests.bench.idle import FIRST_SINK_ID, MODULE, make_queues, shares
+from tests.bench.rounds import await_copies
 
 START_SECONDS = 300.0
 SETTLE_SECONDS = 60.0  # until what has come is on the disk, read once more, and noted
@@ -42,32 +32,9 @@ def full_host_round(
         for number in range(peers):
             words = ("sink", *copies[number::peers], *to, FIRST_SINK_ID + number)
             stack.enter_context(running(folder, MODULE, *words))
-        for path, copy in zip(paths, copies, strict=True):
-            while last_index(copy) != last_index(path):
-                source.check()
-                assert time.monotonic() < began + START_SECONDS, f"{copy} is not complete"
-                time.sleep(LOOK_SECONDS)
+        await_copies(zip(paths, copies, strict=True), source, seconds=START_SECONDS)
         start_s = time.monotonic() - began
         time.sleep(settle_s)
         share, sleeper = shares([source], seconds)
         mib = source.private_mib()
     return {"core": share, "sleeper": sleeper, "private_mib": mib, "start_s": start_s}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--queues", type=int, default=1000)
-    parser.add_argument("--peers", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    arguments = parser.parse_args()
-    with scratch() as folder:
-        found = full_host_round(folder, arguments.queues, arguments.peers, arguments.seconds)
-    print(
-        f"at rest {found['core']:.2%} of a core, beside a process that sleeps for a millisecond"
-        f" again and again {found['sleeper']:.2%}; {found['private_mib']:.0f} MiB;"
-        f" all copies complete after {found['start_s']:.1f} s"
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -18,16 +18,18 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 
 from cqrepl.bench.percentiles import percentile
 from cqrepl.bench.processes import Running, running, source_options
-from cqrepl.queue import Queue, QueueError, QueueLayout
+from cqrepl.bench.report import scratch
+from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
+from tests.bench.rounds import asked, await_copies, numbers
 
 MODULE = "cqrepl"
 FIRST_SINK_ID = 2
@@ -36,7 +38,6 @@ REST_SECONDS = 2.0
 BUSY_SECONDS = 0.1
 SPREAD_SECONDS = 0.013  # so that appends do not keep step with looks
 PATIENCE_SECONDS = 60.0
-LOOK_SECONDS = 0.05
 TICKS = os.sysconf("SC_CLK_TCK")
 PEER = "import time\nwhile True: time.sleep(0.001)"
 
@@ -60,33 +61,19 @@ def make_queues(folder: Path, count: int, *, is_empty: bool) -> list[Path]:
 def replicated(
     folder: Path, queues: list[Path], sinks: int, pauser: str
 ) -> Iterator[list[Running]]:
-    """The source and its sinks, once every sink has everything."""
     with ExitStack() as stack:
         options = ("--listen", "127.0.0.1:0", *source_options(pauser))
         source = stack.enter_context(running(folder, MODULE, "source", *queues, *options))
         address = f"127.0.0.1:{source.port()}"
         processes = [source]
         for number in range(sinks):
-            copies = [folder / f"copy-{number}" / queue.name for queue in queues]
+            places = [folder / f"copy-{number}" / queue.name for queue in queues]
             options = ("--connect", address, "--host-id", str(FIRST_SINK_ID + number))
-            sink = running(folder, MODULE, "sink", *copies, *options)
+            sink = running(folder, MODULE, "sink", *places, *options)
             processes.append(stack.enter_context(sink))
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        for number in range(sinks):
-            for queue in queues:
-                while last_index(folder / f"copy-{number}" / queue.name) != last_index(queue):
-                    assert time.monotonic() < deadline, f"sink {number} did not catch up"
-                    time.sleep(LOOK_SECONDS)
+        copies = [folder / f"copy-{number}" for number in range(sinks)]
+        await_copies([(queue, copy / queue.name) for copy in copies for queue in queues])
         yield processes
-
-
-def last_index(path: Path) -> int | None:
-    """The last index of a queue; -1 while there is no queue."""
-    try:
-        with Queue.open(path) as queue:
-            return queue.last_index()
-    except QueueError:
-        return -1
 
 
 def shares(processes: list[Running], seconds: float) -> list[float]:
@@ -122,41 +109,34 @@ def delays_ms(queue: Path, copy: Path, count: int, gap_s: float) -> list[float]:
     return sorted(found)
 
 
-def measure(arguments: argparse.Namespace, queue_count: int, sinks: int) -> str:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        queues = make_queues(folder, queue_count, is_empty=arguments.empty)
-        with replicated(folder, queues, sinks, arguments.pauser) as processes:
-            source, *others, peer = shares(processes, arguments.seconds)
+def measure(options: argparse.Namespace, queue_count: int, sinks: int) -> str:
+    with scratch() as folder:
+        queues = make_queues(folder, queue_count, is_empty=options.empty)
+        with replicated(folder, queues, sinks, options.pauser) as processes:
+            source, *others, peer = shares(processes, options.seconds)
             told = (
                 f"source {source:.2%}  sink {statistics.mean(others):.2%}  peer {peer:.2%}"
-                f"  source / peer x{source / max(peer, 1 / TICKS / arguments.seconds):.2f}"
+                f"  source / peer x{source / max(peer, 1 / TICKS / options.seconds):.2f}"
             )
             copy = folder / "copy-0" / queues[0].name
-            for gap_s in (REST_SECONDS, BUSY_SECONDS) if arguments.delays else ():
-                found = delays_ms(queues[0], copy, arguments.delays, gap_s)
+            for gap_s in (REST_SECONDS, BUSY_SECONDS) if options.delays else ():
+                found = delays_ms(queues[0], copy, options.delays, gap_s)
                 shown = "/".join(f"{percentile(found, part):.2f}" for part in (50, 90, 100))
                 told += f"  after {gap_s:g} s {shown} ms"
             return told
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--kernels", default="native,python")
-    parser.add_argument("--queues", default="1,30")
-    parser.add_argument("--sinks", default="1,3")
-    parser.add_argument("--pauser", default="balanced")
-    parser.add_argument("--delays", type=int, default=50, help="0: none")
-    parser.add_argument("--empty", action="store_true", help="no queue has a store file")
-    arguments = parser.parse_args()
+    options = asked(
+        __doc__, seconds=20.0, kernels="native,python", queues="1,30", sinks="1,3",
+        pauser="balanced", delays=50, empty=False,
+    )  # fmt: skip
     print("delays: the middle, 90th percentile and greatest", flush=True)
-    for kernel in arguments.kernels.split(","):
+    cases = product(options.kernels.split(","), numbers(options.queues), numbers(options.sinks))
+    for kernel, queues, sinks in cases:
         os.environ["CQREPL_KERNEL"] = kernel  # of the processes that are started
-        for queue_count in map(int, arguments.queues.split(",")):
-            for sinks in map(int, arguments.sinks.split(",")):
-                told = measure(arguments, queue_count, sinks)
-                print(f"{kernel:<6} {queue_count:>2} queues {sinks} sinks  {told}", flush=True)
+        told = measure(options, queues, sinks)
+        print(f"{kernel:<6} {queues:>2} queues {sinks} sinks  {told}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,17 +12,17 @@ of a worktree at another commit. The load of one minute stands beside each round
 """
 
 import argparse
-import os
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from cqrepl.bench.report import scratch
 from cqrepl.queue import ExcerptBatch, Queue, QueueLayout, index_of
 from cqrepl.queue.format.index import Cycle, Sequence
 from cqrepl.queue.format.rollcycle import by_name
 from tests.bench.idle import replicated, shares
+from tests.bench.rounds import asked, loaded
 
 ROLL = "FAST_DAILY"
 EXCERPTS = 10
@@ -30,7 +30,6 @@ SETTLE_SECONDS = 75.0  # until what has come is on the disk, read once more, and
 
 
 def make_queues(folder: Path, count: int, closed: int) -> list[Path]:
-    """Queues with so many closed cycles each before today's."""
     roll_cycle = by_name(ROLL)
     today = roll_cycle.cycle_at(time.time_ns() // 1_000_000, 0)
     paths = [folder / f"queue-{number}" for number in range(count)]
@@ -45,8 +44,7 @@ def make_queues(folder: Path, count: int, closed: int) -> list[Path]:
 
 def measure(arguments: argparse.Namespace) -> tuple[float, float, float]:
     """Seconds to start, and the shares of source and sink."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with scratch() as folder:
         queues = make_queues(folder, arguments.queues, arguments.closed)
         began = time.monotonic()
         with replicated(folder, queues, 1, "balanced") as processes:
@@ -55,20 +53,14 @@ def measure(arguments: argparse.Namespace) -> tuple[float, float, float]:
             source, sink, peer = shares(processes, arguments.seconds)
             print(
                 f"  start {start:.1f} s  source {source:.2%}  sink {sink:.2%}  peer {peer:.2%}"
-                f"  load {os.getloadavg()[0]:.2f}",
+                f"  {loaded()}",
                 flush=True,
             )
             return start, source, sink
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--queues", type=int, default=1000)
-    parser.add_argument("--closed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--against", help="another interpreter, with its own cqrepl")
-    arguments = parser.parse_args()
+    arguments = asked(__doc__, queues=1000, closed=1, seconds=60.0, rounds=3, against="")
     pythons = [sys.executable, *([arguments.against] if arguments.against else [])]
     found: dict[str, list[tuple[float, float, float]]] = {python: [] for python in pythons}
     for _ in range(arguments.rounds):

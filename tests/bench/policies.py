@@ -11,8 +11,6 @@ Told are the middle delays, and of all rounds the middle ratio to the one withou
 
 import argparse
 import gc
-import os
-import statistics
 import time
 from bisect import bisect_left
 from operator import attrgetter
@@ -25,7 +23,8 @@ from cqrepl.bench.report import scratch
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import PRESETS, AckPolicy
 from cqrepl.queue import Queue
-from tests.bench.waitacked import PAUSERS, SKIPPED_SHARE, source_of
+from tests.bench.rounds import asked, in_turn, loaded, verdict
+from tests.bench.waitacked import SKIPPED_SHARE, source_of
 
 NONE = "none"
 POLICIES = {
@@ -44,10 +43,7 @@ def delay_us(folder: Path, policy: AckPolicy, arguments: argparse.Namespace) -> 
     words = (f"q={folder / 'copy'}", "--listen", "127.0.0.1:0", "--append-log", log)
     with running(folder, MODULE, "sink", *words) as sink:
         address = f"127.0.0.1:{sink.port()}"
-        with (
-            source_of({"q": path}, address, arguments.pauser, policy),
-            Queue.open(path) as queue,
-        ):
+        with source_of({"q": path}, address, arguments.pauser, policy), Queue.open(path) as queue:
             payload, now_ms = bytes(arguments.size), time.time_ns() // 1_000_000
             queue.append(payload, now_ms=now_ms)
             began = time.monotonic()
@@ -69,28 +65,17 @@ def delay_us(folder: Path, policy: AckPolicy, arguments: argparse.Namespace) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--count", type=int, default=6000, help="excerpts of a round")
-    parser.add_argument("--gap-us", type=float, default=500, help="rest before each append")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--pauser", default="busy", choices=PAUSERS)
-    arguments = parser.parse_args()
+    arguments = asked(__doc__, count=6000, gap_us=500.0, rounds=5, size=64, pauser="busy")
     gc.disable()  # a pause of this process would be taken for one of what is measured
     found: dict[str, list[float]] = {name: [] for name in POLICIES}
     for nth in range(arguments.rounds):
-        for name in list(POLICIES)[:: -1 if nth % 2 else 1]:
+        for name in in_turn(POLICIES, nth):
             with scratch() as folder:
                 found[name].append(delay_us(folder, POLICIES[name], arguments))
-            load = os.getloadavg()[0]
-            print(f"{name:9} p50 {found[name][-1]:7.1f} us  load {load:.2f}", flush=True)
+            print(f"{name:9} p50 {found[name][-1]:7.1f} us  {loaded()}", flush=True)
     for name, delays in found.items():
         ratios = [each / none for each, none in zip(delays, found[NONE], strict=True)]
-        middle = statistics.median(ratios)
-        verdict = ""
-        if name in ("appended", "applied"):
-            verdict = f", {'goal met' if middle <= GOAL else 'missed'}"
-        print(f"{name:9} x{middle:.2f} ({min(ratios):.2f} .. {max(ratios):.2f}){verdict}")
+        print(f"{name:9} {verdict(ratios, GOAL if name in ('appended', 'applied') else None)}")
 
 
 if __name__ == "__main__":

@@ -11,13 +11,11 @@ clock, and for each second of the processors; medians, and their ratio. Last, th
 `cqrepl spark audit` on two empty queues, as a whole process.
 """
 
-import argparse
 import os
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +23,14 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import xxhash64
 
+from cqrepl.bench.report import scratch
 from cqrepl.queue import Queue
 from cqrepl.samplequeue import make_queue
 from cqrepl.spark import register
 from cqrepl.spark.jobs.audit import audit
 from cqrepl.spark.session import SessionSettings, session
-from tests.bench.spark_jobs import used
+from tests.bench.rounds import asked, loaded
+from tests.bench.spark_jobs import measured
 
 CONF = {"spark.driver.memory": "2g"}
 
@@ -54,9 +54,7 @@ def seconds(work: Callable[[], bool]) -> tuple[float, float]:
         if not work():
             raise RuntimeError("the copies are not the same")
 
-    began = time.perf_counter()
-    processors = used(checked)
-    return time.perf_counter() - began, processors
+    return measured(checked)
 
 
 def empty_command(folder: Path) -> float:
@@ -71,17 +69,11 @@ def empty_command(folder: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--count", type=int, default=2_000_000)
-    parser.add_argument("--size", type=int, default=100)
-    parser.add_argument("--only", default="audit,join,empty")
-    arguments = parser.parse_args()
+    arguments = asked(__doc__, rounds=5, count=2_000_000, size=100, only="audit,join,empty")
     wanted = arguments.only.split(",")
     taken: dict[str, list[float]] = {each: [] for each in ("audit", "join") if each in wanted}
     processors: dict[str, list[float]] = {each: [] for each in taken}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with scratch() as folder:
         paths = [folder / "one", folder / "two"]
         make_queue(paths[0], arguments.count, arguments.size)
         shutil.copytree(paths[0], paths[1])
@@ -108,7 +100,7 @@ def main() -> None:
     if len(taken) > 1:
         ratio = statistics.median(processors["join"]) / statistics.median(processors["audit"])
         print(f"audit / join: {rates['audit'] / rates['join']:.1f}, of the processors {ratio:.1f}")
-    print(f"load {os.getloadavg()[0]:.1f}")
+    print(loaded())
     if empty:
         print(f"command on two empty queues: median {statistics.median(empty):.1f} s")
     print(f"{os.cpu_count()} processors, Python {sys.version.split()[0]}")

@@ -11,27 +11,24 @@ Seconds on the clock and of the processors, and microseconds of the processors f
 medians. The queues are in the file system's cache, and have 20 excerpts in a cycle.
 """
 
-import argparse
-import os
 import shutil
 import statistics
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql.types import LongType, StructField, StructType
 
-from cqrepl.queue import Queue, index_of
-from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index
-from cqrepl.queue.read.chains import Chains
-from cqrepl.queue.read.count import count_in
+from cqrepl.bench.report import scratch
+from cqrepl.queue import Queue
+from cqrepl.queue.format.index import Cycle
 from cqrepl.spark.datasource import ChronicleSource
 from cqrepl.spark.jobs.archiveplan import plan_archive
 from cqrepl.spark.jobs.audit import audit
 from cqrepl.spark.ranges import present, split
 from cqrepl.spark.session import SessionSettings, session
-from tests.bench.spark_jobs import used
+from tests.bench.rounds import asked, loaded, numbers
+from tests.bench.spark_jobs import measured
+from tests.spark.queues import note_chains
 
 _COLUMNS = StructType([StructField("index", LongType(), False)])
 _DAY_MS = 86_400_000
@@ -72,16 +69,6 @@ def copy_queue(path: Path, target: Path) -> None:
             _lay(target / each.name, each.read_bytes())
 
 
-def note_chains(path: Path) -> None:
-    """Has replication's side files for all cycles."""
-    with Queue.open(path) as queue:
-        for cycle in queue.cycles.listing():
-            chains = Chains(queue.cycles)
-            first = index_of(cycle, SEQUENCE_FIRST, queue.cycles.shift)
-            chains.at(Index(first + count_in(queue.cycles, cycle)))
-            chains.save(Index(queue.next_index()))
-
-
 def plans(path: Path) -> dict[str, Callable[[], object]]:
     """The steps that are measured of one queue without Spark, by name."""
 
@@ -101,13 +88,6 @@ def plans(path: Path) -> dict[str, Callable[[], object]]:
             plan_archive(queue, {}, with_open=False)
 
     return {"read": read, "stream": stream, "archive": archive}
-
-
-def measured(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds on the clock, and of the processors, of this process and all below it."""
-    began = time.perf_counter()
-    processors = used(work)
-    return time.perf_counter() - began, processors
 
 
 def show(name: str, cycles: int, found: list[tuple[float, float]]) -> None:
@@ -136,21 +116,16 @@ def audited(folder: Path, cycles: int, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cycles", default="1000,4000,16000")
-    parser.add_argument("--audited", type=int, default=1000)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for cycles in map(int, options.cycles.split(",")):
+    options = asked(__doc__, rounds=3, cycles="1000,4000,16000", audited=1000)
+    with scratch() as folder:
+        for cycles in numbers(options.cycles):
             make_queue(folder / str(cycles), cycles)
             for what, work in plans(folder / str(cycles)).items():
                 work()
                 show(what, cycles, [measured(work) for _ in range(options.rounds)])
             shutil.rmtree(folder / str(cycles))
         audited(folder, options.audited, options.rounds)
-    print(f"load {os.getloadavg()[0]:.1f}")
+    print(loaded())
 
 
 if __name__ == "__main__":

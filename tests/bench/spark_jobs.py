@@ -13,24 +13,24 @@ Excerpts for each second of the processors (of Java and all Python processes), m
 after one that is not counted, and their ratio to `copy`. On a shared machine only these mean much.
 """
 
-import argparse
 import math
-import os
 import shutil
 import statistics
-import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
+from cqrepl.bench.report import scratch
 from cqrepl.queue import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.samplequeue import make_queue
 from cqrepl.spark.jobs.archive import archive
 from cqrepl.spark.jobs.preload import PreloadSettings, preload
 from cqrepl.spark.jobs.restore import restore
+from tests.bench.rounds import asked, loaded
 from tests.bench.spark_read import processor_seconds, session
 
 PARTITIONS = 8
@@ -50,6 +50,13 @@ def used(work: Callable[[], object]) -> float:
     after = processor_seconds()
     below = sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
     return below + own_seconds() - own
+
+
+def measured(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds on the clock, and of the processors, of this process and all below it."""
+    began = time.perf_counter()
+    processors = used(work)
+    return time.perf_counter() - began, processors
 
 
 def filled(frame: DataFrame, out: Path, payload: str | None) -> None:
@@ -73,28 +80,22 @@ def jobs(
     rows = spark.read.parquet(str(table))
     few = rows.limit(count // 10).repartition(4)
     few.write.parquet(str(folder / "few"))
+    few_read = spark.read.parquet(str(folder / "few"))
     return {
         "copy": (count, lambda: spark.read.parquet(str(plain)).write.parquet(str(folder / "copy"))),
         "archive": (count, lambda: archive(spark, queue, folder / "archived", with_open=True)),
         "restore": (count, lambda: restore(spark, folder / "archived", folder / "back")),
         "preload": (count, lambda: filled(rows, folder / "filled", "payload")),
-        "rows": (
-            count // 10,
-            lambda: filled(spark.read.parquet(str(folder / "few")), folder / "whole", None),
-        ),
+        "rows": (count // 10, lambda: filled(few_read, folder / "whole", None)),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--count", type=int, default=2_000_000)
-    parser.add_argument("--size", type=int, default=100)
-    parser.add_argument("--only", default="copy,archive,restore,preload,rows")
-    options = parser.parse_args()
+    options = asked(
+        __doc__, rounds=3, count=2_000_000, size=100, only="copy,archive,restore,preload,rows"
+    )
     wanted = options.only.split(",")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with scratch() as folder:
         make_queue(folder / "queue", options.count, options.size)
         spark = session(folder)
         spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
@@ -109,7 +110,7 @@ def main() -> None:
                 if nth:
                     rates[name].append(rate)
         spark.stop()
-    print(f"{options.count:,} excerpts of {options.size} bytes, load {os.getloadavg()[0]:.1f}")
+    print(f"{options.count:,} excerpts of {options.size} bytes, {loaded()}")
     plain = statistics.median(rates["copy"]) if "copy" in rates else math.nan
     for name, each in rates.items():
         rate = statistics.median(each)

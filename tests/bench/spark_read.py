@@ -11,11 +11,9 @@ All go into Spark's sink `noop`. Excerpts a second on the clock, and for each se
 processors (of Java and all its Python workers); medians, and ratios of medians.
 """
 
-import argparse
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,12 +25,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from cqrepl.bench.report import scratch
 from cqrepl.samplequeue import make_queue
 from cqrepl.spark import register
 from cqrepl.spark.datasource import ChronicleSource
 from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.tableoptions import COLUMNS_USUAL
 from cqrepl.spark.taskreader import settle_worker
+from tests.bench.rounds import asked, loaded
 
 TASKS = 8
 SETTINGS = {
@@ -127,14 +127,8 @@ def measure(frame: DataFrame, count: int, rates: Rates) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--count", type=int, default=2_000_000)
-    parser.add_argument("--size", type=int, default=256)
-    parser.add_argument("--columns", default=",".join(COLUMNS_USUAL))
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    options = asked(__doc__, rounds=5, count=2_000_000, size=256, columns=",".join(COLUMNS_USUAL))
+    with scratch() as folder:
         queue, parquet = folder / "queue", folder / "parquet"
         make_queue(queue, options.count, options.size)
         spark = session(folder)
@@ -159,21 +153,17 @@ def main() -> None:
 
 
 def show(rates: dict[str, Rates], count: int, size: int, rounds: int) -> None:
-    load = os.getloadavg()[0]
-    print(f"{count:,} excerpts of {size} bytes, {rounds} rounds, load {load:.1f}")
-    for name, found in rates.items():
-        print(
-            f"{name:<8} {statistics.median(found.wall):>12,.0f} excerpts/s"
-            f" {statistics.median(found.processors):>12,.0f} for each second of the processors"
-        )
+    print(f"{count:,} excerpts of {size} bytes, {rounds} rounds, {loaded()}")
     wall, processors = (
         {name: statistics.median(getattr(found, each)) for name, found in rates.items()}
         for each in ("wall", "processors")
     )
-    print(f"queue / ready    {wall['queue'] / wall['ready']:.2f} on the clock,", end=" ")
-    print(f"{processors['queue'] / processors['ready']:.2f} of the processors")
-    print(f"queue / parquet  {wall['queue'] / wall['parquet']:.2f} on the clock,", end=" ")
-    print(f"{processors['queue'] / processors['parquet']:.2f} of the processors")
+    for name in rates:
+        print(f"{name:<8} {wall[name]:>12,.0f} excerpts/s", end=" ")
+        print(f"{processors[name]:>12,.0f} for each second of the processors")
+    for name in ("ready", "parquet"):
+        print(f"queue / {name:<8} {wall['queue'] / wall[name]:.2f} on the clock,", end=" ")
+        print(f"{processors['queue'] / processors[name]:.2f} of the processors")
 
 
 if __name__ == "__main__":

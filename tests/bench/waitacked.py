@@ -1,7 +1,7 @@
 """The time that a plain thread waits for an acknowledgement, beside twice the one-way delay.
 
     python -m tests.bench.waitacked [--queues 1,100] [--count 2000] [--gap-us 500] [--rounds 5]
-                                    [--pauser balanced] [--size 64] [--level appended]
+                                    [--pauser balanced] [--size 64] [--level synced]
 
 A source runs in this process, its event loop in a thread; a sink is a process of its own. The main
 thread appends one excerpt to one queue after the other, and waits each time until the sink has
@@ -9,18 +9,12 @@ acknowledged it. The sink takes the time just after it has published an excerpt 
 the one-way delay is that of the same excerpts. The first quarter is left out. Both percentiles are
 told as ratios to twice the middle one-way delay of their round, and of all rounds the middle one.
 
-With `--level applied` it waits until a program at the sink has taken the excerpt from the copy and
-said so (`tests.bench.appliedsink`, one queue), beside the blocking round trip of a C program whose
-two processes have a core each, of the same size and gap.
-
 With `--level synced` it waits until the excerpt is on the sink's disk, and what it is held against
 is twice the one-way delay and the middle time of a local sync: 64 bytes into a file that has them
 already, and `fdatasync`, in the directory of the copies, before each round.
 """
 
-import argparse
 import gc
-import math
 import os
 import statistics
 import threading
@@ -44,20 +38,10 @@ from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.replicator.source import Source, serve_source
 from tests.bench.appliedsink import applied_sink
-from tests.bench.peers import limits
+from tests.bench.rounds import asked, loaded, numbers, verdict
 
-GOALS = {
-    AckLevel.APPENDED: (1.3, 3.0),
-    AckLevel.SYNCED: (1.5, math.inf),
-    AckLevel.APPLIED: (3.0, math.inf),
-}
-BESIDE = {
-    AckLevel.APPENDED: "twice the one-way delay",
-    AckLevel.SYNCED: "twice the one-way delay and a sync",
-    AckLevel.APPLIED: "the C round trip",
-}
+GOALS = {"appended": (1.3, 3.0), "synced": (1.5, None)}
 SYNCS = 100  # of which the middle one counts
-PAUSERS = ("busy", "balanced", "sleepy")
 SKIPPED_SHARE = 4
 
 
@@ -74,7 +58,7 @@ class Asked:
 
 class Waited(NamedTuple):
     """Percentiles in microseconds, and those of the waits as ratios to `least`: twice the one-way
-    delay, and the local sync where that was waited for; or the round trip of a C program."""
+    delay, and the local sync where that was waited for."""
 
     least: float
     p50: float
@@ -207,62 +191,28 @@ def applied_waits(
     return sorted(waits)
 
 
-def one_round(folder: Path, arguments: Asked, queues: int) -> Waited:
-    """One round of what was asked for."""
-    if arguments.level == "applied":
-        size, count, gap_us = arguments.size, arguments.count, arguments.gap_us
-        echo = limits.echo(folder, size=size, count=count, gap_us=int(gap_us), mode="apart")
-        pauser = arguments.pauser
-        waits = applied_waits(folder, size=size, count=count, gap_us=gap_us, pauser=pauser)
-        return Waited(echo["p50_us"], percentile(waits, 50), percentile(waits, 99))
-    return measured(folder, arguments, queues)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--queues", default="1,100", help="numbers of queues, in turn")
-    parser.add_argument("--count", type=int, default=2000, help="excerpts of a round")
-    parser.add_argument("--gap-us", type=float, default=500, help="rest before each append")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--pauser", default="balanced", choices=PAUSERS)
-    parser.add_argument("--level", default="appended", choices=("appended", "synced", "applied"))
-    arguments = parser.parse_args()
+    options = asked(
+        __doc__, queues="1,100", count=2000, gap_us=500.0, rounds=5, size=64, pauser="balanced",
+        level="appended",
+    )  # fmt: skip
     gc.disable()  # a pause of this process would be taken for one of what is measured
-    asked = Asked(
-        size=arguments.size,
-        count=arguments.count,
-        gap_us=arguments.gap_us,
-        pauser=arguments.pauser,
-        level=arguments.level,
-    )
-    numbers = [int(number) for number in arguments.queues.split(",")]
-    if arguments.level == "applied" and numbers != [1]:
-        parser.error("--level applied goes with --queues 1")
-    found: dict[int, list[Waited]] = {number: [] for number in numbers}
-    for _ in range(arguments.rounds):
-        for number in numbers:
-            with scratch() as folder:
-                waited = one_round(folder, asked, number)
-            found[number].append(waited)
-            shown = "x{:.2f} x{:.2f}".format(*waited.ratios)
-            print(
-                f"{number:4} queues  beside {waited.least:7.1f} us  wait p50 {waited.p50:7.1f}"
-                f"  p99 {waited.p99:7.1f}  {shown}"
-                f"  load {os.getloadavg()[0]:.2f}",
-                flush=True,
-            )
-    goals = GOALS[AckLevel[arguments.level.upper()]]
-    least = BESIDE[AckLevel[arguments.level.upper()]]
-    for number, rounds in found.items():
-        for name, place, goal in zip(("p50", "p99"), (0, 1), goals, strict=True):
-            ratios = [each.ratios[place] for each in rounds]
-            middle = statistics.median(ratios)
-            verdict = "" if goal == math.inf else f", {'goal met' if middle <= goal else 'missed'}"
-            print(
-                f"{number:4} queues, {name}: x{middle:.2f} ({min(ratios):.2f} .. {max(ratios):.2f})"
-                f" of {least}{verdict}"
-            )
+    queues, rounds = numbers(options.queues), options.rounds
+    wanted = Asked(options.size, options.count, options.gap_us, options.pauser, options.level)
+    found: dict[int, list[Waited]] = {number: [] for number in queues}
+    for number in queues * rounds:
+        with scratch() as folder:
+            waited = measured(folder, wanted, number)
+        found[number].append(waited)
+        print(
+            f"{number:4} queues  beside {waited.least:7.1f} us  wait p50 {waited.p50:7.1f}"
+            f"  p99 {waited.p99:7.1f}  x{waited.ratios[0]:.2f} x{waited.ratios[1]:.2f}  {loaded()}",
+            flush=True,
+        )
+    for number, each in found.items():
+        for place, goal in enumerate(GOALS[options.level]):
+            ratios = [waited.ratios[place] for waited in each]
+            print(f"{number:4} queues, {('p50', 'p99')[place]}: {verdict(ratios, goal)}")
 
 
 if __name__ == "__main__":

@@ -196,11 +196,7 @@ def _ours_latency(pauser: str, count: int) -> Case:
     def run(_kept: Path) -> Values:
         with scratch() as folder:
             return latency_round(
-                folder,
-                size=LATENCY_SIZE,
-                batches=count,
-                interval_ns=GAP_US * 1000,
-                pauser=pauser,
+                folder, size=LATENCY_SIZE, batches=count, interval_ns=GAP_US * 1000, pauser=pauser
             ).values
 
     return Case(name=f"ours-{pauser}", run=run, missing=_pauser_missing)

@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tests.bench.compare.cases import (
-    AUDIT_CYCLES,
-    QUEUES,
-    QUEUES_MANY,
-    SINKS,
-    SIZES,
-    WAITED_QUEUES,
-)
+from tests.bench.compare.cases import AUDIT_CYCLES, QUEUES, QUEUES_MANY, SINKS, SIZES, WAITED_QUEUES
 from tests.bench.compare.running import LOAD_MAX, Found, Results
 
 NO_WORSE = 0.97  # than before there were runs
@@ -145,43 +138,18 @@ def _rates() -> list[Row]:
     aeron = ((2, 1.5), (1.6, 1.3), (1.3, 1.1), (1.8, 1.5))
     stored = ((0.8, 0.65),) * len(SIZES)
     rows = []
+    rate, half = "excerpts_per_s", ("java", "half_per_s")
+    touching = "catch-up rate / Java, pages touched ahead"
     for kind, title, ours, peer, limits in (
-        (
-            "fresh",
-            "catch-up rate / Java, fresh files",
-            ("ours-fresh", "excerpts_per_s"),
-            ("java", "half_per_s"),
-            fresh,
-        ),
-        (
-            "touched",
-            "catch-up rate / Java, pages touched ahead",
-            ("ours-touched", "excerpts_per_s"),
-            ("java", "half_per_s"),
-            touched,
-        ),
-        (
-            "frames",
-            "catch-up rate with --frames / Java, fresh files",
-            ("ours-frames", "excerpts_per_s"),
-            ("java", "half_per_s"),
-            frames,
-        ),
-        (
-            "aeron",
-            "catch-up rate, fresh files / Aeron Archive",
-            ("ours-fresh", "excerpts_per_s"),
-            ("aeron", "excerpts_per_s"),
-            aeron,
-        ),
-        (
-            "stored",
-            "bytes of the file / C send and receive, touched",
-            ("ours-touched", "stored_gb_per_s"),
-            ("c-stream", "gb_per_s"),
-            stored,
-        ),
-    ):
+        ("fresh", "catch-up rate / Java, fresh files", ("ours-fresh", rate), half, fresh),
+        ("touched", touching, ("ours-touched", rate), half, touched),
+        ("frames", "catch-up rate with --frames / Java, fresh files", ("ours-frames", rate), half,
+         frames),
+        ("aeron", "catch-up rate, fresh files / Aeron Archive", ("ours-fresh", rate),
+         ("aeron", rate), aeron),
+        ("stored", "bytes of the file / C send and receive, touched",
+         ("ours-touched", "stored_gb_per_s"), ("c-stream", "gb_per_s"), stored),
+    ):  # fmt: skip
         rows += [
             Row(
                 key=f"{kind}-{size}",

@@ -8,13 +8,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.bench.peers.programs import (
-    WAIT_SECONDS,
-    kept,
-    missing_program,
-    run,
-    said_numbers,
-)
+from tests.bench.peers.programs import WAIT_SECONDS, kept, missing_program, run, said_numbers
 from tests.support.javabuild import JavaUnavailableError, java_missing, queue_jar
 from tests.support.ports import reserved_port
 

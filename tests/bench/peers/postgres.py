@@ -66,11 +66,7 @@ def rate(folder: Path, size: int, count: int) -> dict[str, float]:
             primary.ask(
                 f"create table t(i bigint, d text); alter table t alter d set storage {storage}"
             )
-            while (
-                primary.ask("select count(*) from pg_stat_replication where state='streaming'")
-                == "0"
-            ):
-                time.sleep(LOOK_SECONDS)
+            primary.wait_for_standby("state = 'streaming'")
             began = time.perf_counter()
             primary.ask(f"\\copy t from '{rows}'")
             end = primary.ask("select pg_current_wal_insert_lsn()")
@@ -92,21 +88,9 @@ def waited_rate(folder: Path, size: int, clients: int, seconds: int, level: str)
             primary.ask("create table t(d text)")
             primary.ask("alter system set synchronous_standby_names = '*'")
             primary.ask("select pg_reload_conf()")
-            while (
-                primary.ask("select count(*) from pg_stat_replication where sync_state = 'sync'")
-                == "0"
-            ):
-                time.sleep(LOOK_SECONDS)
-        command: list[object] = [
-            "pgbench",
-            "-n",
-            "-f",
-            script,
-            "-c",
-            clients,
-            "-j",
-            min(clients, 2),
-        ]
+            primary.wait_for_standby("sync_state = 'sync'")
+        command: list[object] = ["pgbench", "-n", "-f", script, "-c", clients]
+        command += ["-j", min(clients, 2)]
         command += ["-T", seconds, "-h", "127.0.0.1", "-p", port, "-U", "postgres", "postgres"]
         said = run(command)
     found = re.search(r"tps = ([0-9.]+)", said)
@@ -137,6 +121,12 @@ class Session:
             lines.append(line)
         return " ".join(lines)
 
+    def wait_for_standby(self, condition: str) -> None:
+        """Returns when the standby is so."""
+        question = f"select count(*) from pg_stat_replication where {condition}"
+        while self.ask(question) == "0":
+            time.sleep(LOOK_SECONDS)
+
     def __enter__(self) -> Self:
         return self
 
@@ -158,30 +148,12 @@ def _pair(folder: Path, settings: tuple[str, ...] = SETTINGS) -> Iterator[tuple[
     server = [*user, "pg_ctl", "-w", "-D"]
     try:
         run([*user, "initdb", "-D", primary, "-A", "trust", "-U", "postgres"])
-        run(
-            [
-                *server,
-                primary,
-                "-l",
-                place / "primary.log",
-                "-o",
-                _options(place, ports[0], settings),
-                "start",
-            ]
-        )
+        logged, told = ("-l", place / "primary.log"), _options(place, ports[0], settings)
+        run([*server, primary, *logged, "-o", told, "start"])
         source = ["-h", "127.0.0.1", "-p", ports[0], "-U", "postgres"]
         run([*user, "pg_basebackup", *source, "-D", standby, "-R", "-X", "stream", "-c", "fast"])
-        run(
-            [
-                *server,
-                standby,
-                "-l",
-                place / "standby.log",
-                "-o",
-                _options(place, ports[1], settings),
-                "start",
-            ]
-        )
+        logged, told = ("-l", place / "standby.log"), _options(place, ports[1], settings)
+        run([*server, standby, *logged, "-o", told, "start"])
         yield ports
     finally:
         for each in (standby, primary):
