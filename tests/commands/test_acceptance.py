@@ -32,56 +32,38 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "q"
 
 
-def test_it_says_which_files_would_be_let_go(path: Path, invoke: Invoke) -> None:
-    result = invoke("repair", path, "--accept-missing")
-    assert result.exit_code == 0
-    assert f"{noon_path(path, ahead=1).name}: expected 2 excerpts" in result.stdout
-    assert "nothing was changed" in result.stdout
-    assert len(ClosedCycles(path).load()) == 2
-
-
-def test_they_are_let_go(path: Path, invoke: Invoke) -> None:
+def test_missing_files_are_let_go_once_that_is_asked_for(path: Path, invoke: Invoke) -> None:
     assert "--accept-missing" in invoke("info", path).stdout
+    said = invoke("repair", path, "--accept-missing")
+    assert (said.exit_code, len(ClosedCycles(path).load())) == (0, 2)
+    assert f"{noon_path(path, ahead=1).name}: expected 2 excerpts" in said.stdout
+    assert "nothing was changed" in said.stdout
     result = invoke("repair", path, "--accept-missing", "--apply", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {
-        "v": 1,
-        "kind": "accept-missing",
-        "path": str(noon_path(path, ahead=1)),
-        "cycle": noon_index(ahead=1) >> 32,
-        "noted": 2,
-        "excerpts": None,
-        "applied": True,
-    }
+        "v": 1, "kind": "accept-missing", "path": str(noon_path(path, ahead=1)),
+        "cycle": noon_index(ahead=1) >> 32, "noted": 2, "excerpts": None, "applied": True,
+    }  # fmt: skip
     assert len(read(path)) == 11
     assert invoke("info", path).exit_code == 0
     again = invoke("repair", path, "--accept-missing", "--apply")
     assert "holds what it held" in again.stdout
 
 
-def test_it_says_what_would_count_as_proved(path: Path, invoke: Invoke) -> None:
-    mark = load_synced(path)
-    result = invoke("repair", path, "--accept-unproved")
-    assert result.exit_code == 0
-    assert f"4 excerpts from {hex(noon_index(ahead=2, sequence=2))} on" in result.stdout
-    assert "nothing was changed" in result.stdout
-    assert load_synced(path) == mark
-
-
-def test_it_counts_as_proved(path: Path, invoke: Invoke) -> None:
+def test_an_unproved_end_counts_as_proved_once_asked_for(path: Path, invoke: Invoke) -> None:
     assert "unproved from" in invoke("info", path).stdout
+    mark, said = load_synced(path), invoke("repair", path, "--accept-unproved")
+    assert (said.exit_code, load_synced(path)) == (0, mark)
+    assert f"4 excerpts from {hex(noon_index(ahead=2, sequence=2))} on" in said.stdout
+    assert "nothing was changed" in said.stdout
     result = invoke("repair", path, "--accept-unproved", "--apply", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {
-        "v": 1,
-        "kind": "accept-unproved",
-        "path": str(path),
+        "v": 1, "kind": "accept-unproved", "path": str(path),
         "index_first": hex(noon_index(ahead=2, sequence=2)),
         "next_index": hex(noon_index(ahead=2, sequence=6)),
-        "excerpts": 4,
-        "torn": [],
-        "applied": True,
-    }
+        "excerpts": 4, "torn": [], "applied": True,
+    }  # fmt: skip
     assert "unproved from" not in invoke("info", path).stdout
     assert "nothing is unproved" in invoke("repair", path, "--accept-unproved", "--apply").stdout
 

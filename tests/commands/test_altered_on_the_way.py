@@ -4,7 +4,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import pytest
 import trio
 
 from cqrepl.queue import ExcerptBatch, Queue
@@ -34,8 +33,7 @@ async def altering(port: int, sink: trio.SocketStream) -> None:
         nursery.start_soon(carry, sink, source)
 
 
-@pytest.mark.parametrize("options", [("--once",), ()])
-async def test_both_sides_say_so_and_fail(tmp_path: Path, options: tuple[str, ...]) -> None:
+async def test_both_sides_say_so_and_fail(tmp_path: Path) -> None:
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
         data = [b"excerpt %d" % nth for nth in range(COUNT)]
         queue.appender().append_at(ExcerptBatch.of(noon_index(), data))
@@ -46,9 +44,8 @@ async def test_both_sides_say_so_and_fail(tmp_path: Path, options: tuple[str, ..
         serve = partial(trio.serve_tcp, partial(altering, await source.port()), 0, host="127.0.0.1")
         (listener,) = await nursery.start(serve)
         port = listener.socket.getsockname()[1]
-        sink = await start(
-            "sink", f"q={tmp_path / 'copy'}", "--connect", f"127.0.0.1:{port}", *options
-        )
+        to = ("--connect", f"127.0.0.1:{port}")
+        sink = await start("sink", f"q={tmp_path / 'copy'}", *to, "--once")
         codes = [await command.exit_code() for command in (source, sink)]
         nursery.cancel_scope.cancel()
     assert codes == [1, 1], (source.said, sink.said)

@@ -1,39 +1,46 @@
-"""`cqrepl append` as a process: what it takes from its standard input."""
+"""`cqrepl append`: what it takes from its standard input."""
 
 import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import wire
 from cqrepl.queue import Queue
+from tests.support.invoke import Invoke
 from tests.support.samples import read
 
 CQREPL = Path(sys.executable).with_name("cqrepl")
+Append = Callable[..., Result]
 
 
-def append(path: Path, data: bytes, *options: object) -> Result:
-    """Runs the command with this standard input."""
-    arguments = [str(each) for each in ("append", path, *options)]
-    with subprocess.Popen(
-        [CQREPL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        out, err = process.communicate(data)
-    assert b"Traceback" not in err
-    return Result(CliRunner(), out, err, out + err, None, process.returncode, None)
+@pytest.fixture
+def append(invoke: Invoke, tmp_path: Path) -> Append:
+    """Runs the command with a file as its standard input."""
+
+    def run(path: Path, data: bytes, *options: object) -> Result:
+        given = tmp_path / "given"
+        given.write_bytes(data)
+        with given.open("rb") as stdin:
+            return invoke("append", path, *options, stdin=stdin)
+
+    return run
 
 
 def payloads(path: Path) -> list[bytes]:
     return [payload for _, payload in read(path)]
 
 
-def test_lines_are_stored_as_they_are(tmp_path: Path) -> None:
+def test_lines_are_stored_as_they_are(append: Append, tmp_path: Path) -> None:
+    assert append(tmp_path / "q", b"x\n").exit_code == 2
+    assert not (tmp_path / "q").exists(), "a queue is only made where that is asked for"
     data = b"one\n\xff\x00 two\r\n\nlast without an end"
     result = append(tmp_path / "q", data, "--create", "FAST_DAILY")
     assert result.exit_code == 0, result.stderr
@@ -41,17 +48,23 @@ def test_lines_are_stored_as_they_are(tmp_path: Path) -> None:
     assert payloads(tmp_path / "q") == [b"one", b"\xff\x00 two\r", b"\x8f", b"last without an end"]
 
 
-def test_appending_goes_on(queue: Path) -> None:
+def test_appending_goes_on(append: Append, queue: Path) -> None:
     before = read(queue)
+    assert append(queue, b"").stdout == "0 excerpts\n"
+    assert read(queue) == before
     result = append(queue, b"x\ny\n", "--json")
     found = read(queue)
     assert found[: len(before)] == before
     assert [payload for _, payload in found[len(before) :]] == [b"x", b"y"]
     line = json.loads(result.stdout)
     assert line == {"v": 1, "excerpts": 2, "bytes": 2, "index_last": hex(found[-1][0])}
+    assert append(queue, b"1\n2\n", "--durability", "synced").exit_code == 0
+    lines = b"".join(b"%d\n" % number for number in range(300))
+    assert append(queue, lines, "--rate", "5000").exit_code == 0
+    assert payloads(queue)[-302:] == [b"1", b"2", *lines.split()]
 
 
-def test_other_forms(tmp_path: Path) -> None:
+def test_other_forms(append: Append, tmp_path: Path) -> None:
     path = tmp_path / "q"
     prefixed = b"".join(
         len(one).to_bytes(4, "little") + one for one in (b"a\nb", b"", b"c" * 70_000)
@@ -67,53 +80,25 @@ def test_other_forms(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_nothing_to_append(queue: Path) -> None:
-    before = read(queue)
-    assert append(queue, b"").stdout == "0 excerpts\n"
-    assert read(queue) == before
-
-
 @pytest.mark.parametrize(
     ("options", "data", "said", "kept"),
     [
         (["--json-lines"], b"1\n{nonsense\n3\n", "expected JSON in line 2", 1),
         (["--length-prefixed"], b"\x01\0\0\0a\x09\0\0\0b", "at position 5", 1),
-        (
-            ["--block-size", "256KiB"],
-            b"x" * 65_537,
-            "65537 bytes, expected at most 65536",
-            0,
-        ),
+        (["--block-size", "256KiB"], b"x" * 65_537, "65537 bytes, expected at most 65536", 0),
         (["--create", "nonsense"], b"a\n", "expected the name of a roll cycle", 0),
         (["--create", "fast_daly"], b"a\n", "did you mean FAST_DAILY?", 0),
         (["--rate", "0"], b"a\n", "is not in the range", 0),
     ],
 )
 def test_what_is_wrong_is_said_and_what_came_before_stays(
-    queue: Path, options: list[str], data: bytes, said: str, kept: int
+    append: Append, queue: Path, options: list[str], data: bytes, said: str, kept: int
 ) -> None:
     before = len(read(queue))
     result = append(queue, data, *options)
     assert result.exit_code == 2
     assert said in result.stderr
     assert len(read(queue)) == before + kept
-
-
-def test_no_queue_is_made_unasked(tmp_path: Path) -> None:
-    result = append(tmp_path / "none", b"x\n")
-    assert result.exit_code == 2
-    assert not (tmp_path / "none").exists()
-
-
-def test_synced(queue: Path) -> None:
-    assert append(queue, b"x\ny\n", "--durability", "synced").exit_code == 0
-    assert payloads(queue)[-2:] == [b"x", b"y"]
-
-
-def test_a_rate_keeps_everything(queue: Path) -> None:
-    lines = b"".join(b"%d\n" % number for number in range(300))
-    assert append(queue, lines, "--rate", "5000").exit_code == 0
-    assert payloads(queue)[-300:] == lines.split()
 
 
 def test_input_is_appended_as_it_comes(queue: Path) -> None:
@@ -160,7 +145,7 @@ def test_no_more_is_read_than_an_excerpt_may_have(tmp_path: Path, form: str) -> 
     assert payloads(path) == ([b"first"] if before else [])
 
 
-def test_a_document_that_is_framed_already_is_told(tmp_path: Path) -> None:
+def test_a_document_that_is_framed_already_is_told(append: Append, tmp_path: Path) -> None:
     result = append(tmp_path / "q", wire.dumps({"a": 1}), "--whole", "--create", "FAST_DAILY")
     assert result.exit_code == 0
     assert "the first excerpt is a framed document" in result.stderr
@@ -168,7 +153,7 @@ def test_a_document_that_is_framed_already_is_told(tmp_path: Path) -> None:
     assert append(tmp_path / "q", wire.encode({"a": 1}), "--whole").stderr == ""
 
 
-def test_a_copy_is_appended_to_by_its_leader_alone(queue: Path) -> None:
+def test_a_copy_is_appended_to_by_its_leader_alone(append: Append, queue: Path) -> None:
     with Queue.open(queue) as opened:
         opened.note_follower(is_follower=True)
     before = read(queue)

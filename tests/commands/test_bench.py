@@ -35,7 +35,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(invoke: Invoke, *arguments: object) -> list[dict[str, Any]]:
-    """The lines of JSON of one run."""
     result = invoke("bench", *arguments, "--json")
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stdout.splitlines()]
@@ -64,6 +63,10 @@ def test_append(invoke: Invoke, folder: Path) -> None:
         assert rate <= each["greatest"]["excerpts_per_s"]
         assert rate <= 1e9 / took + 1
     assert list(folder.iterdir()) == []
+    lines = invoke("bench", "append", "--count", 100, "--rounds", 2).stdout.splitlines()
+    assert lines[1].startswith("append, medians of 2 rounds, load ")
+    assert lines[3].split("  ")[0:2] == ["size", "case"]
+    assert [line.split("  ")[0] for line in lines[4:]] == ["64 B", "64 B"]
 
 
 def test_append_of_more_than_an_excerpt_may_have(invoke: Invoke, folder: Path) -> None:
@@ -81,59 +84,10 @@ def test_tail(invoke: Invoke) -> None:
     assert line["options"] == {"sizes": [64], "count": 3000, "rounds": 1}
 
 
-@pytest.mark.parametrize("options", [(), ("--touched",)])
-def test_replicate(invoke: Invoke, folder: Path, options: tuple[str, ...]) -> None:
-    (line,) = found(invoke, "replicate", "--count", 2000, "--rounds", 1, *options)
-    (case,) = line["medians"]
-    assert case["case"] == ("touched ahead" if options else "fresh")
-    medians = case["medians"]
-    assert medians["excerpts_per_s"] > 0
-    assert medians["source_cpu_ns"] > 0 < medians["sink_cpu_ns"]
-    assert list(folder.iterdir()) == []
-    assert children_of(os.getpid()) == []
-
-
-@pytest.mark.parametrize("batch", [1, 10])
-def test_latency(invoke: Invoke, batch: int) -> None:
-    (line,) = found(
-        invoke, "latency", "--count", 200, "--interval", "1ms", "--batch", batch, "--rounds", 1
-    )
-    medians = line["medians"][0]["medians"]
-    shown = [medians[name] for name in PERCENTILES]
-    assert shown == sorted(shown)
-    assert shown[0] > 0
-    assert medians["sent_p50_us"] <= shown[0]  # it was sent when it was due, or later
-    assert medians["excerpts_per_s"] > 0
-
-
-def test_fan_out(invoke: Invoke) -> None:
-    options = ("--count", 200, "--rounds", 1, "--sinks", "1,2", "--queues", "1,3")
-    sinks, queues = found(invoke, "fan-out", *options)
-    assert [each["case"] for each in sinks["medians"]] == ["1 sink", "2 sinks"]
-    assert [each["case"] for each in queues["medians"]] == ["1 queue", "3 queues"]
-    for value in ("source_cpu_s", "excerpts_per_s"):
-        assert all(each["medians"][value] > 0 for each in sinks["medians"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "names"),
-    [
-        (("replicate", "--size", "64,256", "--count", 500), ["catch-up", "replicate-rate"]),
-        (("latency", "--count", 100, "--interval", "1ms"), ["latency"]),
-    ],
-)
-def test_plots(
-    invoke: Invoke, tmp_path: Path, arguments: tuple[object, ...], names: list[str]
-) -> None:
-    if find_spec("matplotlib") is None:
-        require("plot", "matplotlib is not installed")
-    place = tmp_path / "plots"
-    result = invoke("bench", *arguments, "--rounds", 1, "--plot", place)
-    assert result.exit_code == 0, result.output
-    suffixes = (".csv", ".png", ".svg")
-    assert sorted(each.name for each in place.iterdir()) == sorted(
-        name + suffix for name in names for suffix in suffixes
-    )
+def assert_drawn(place: Path, *names: str) -> None:
+    """Checks the pictures that a run has made, and their numbers."""
+    files = [name + suffix for name in names for suffix in (".csv", ".png", ".svg")]
+    assert sorted(each.name for each in place.iterdir()) == sorted(files)
     for name in names:
         assert (place / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         rows = list(csv.reader((place / f"{name}.csv").read_text().splitlines()))
@@ -141,12 +95,51 @@ def test_plots(
         assert len(rows) > 1
 
 
-def test_a_table_for_people(invoke: Invoke) -> None:
-    result = invoke("bench", "append", "--count", 100, "--rounds", 2)
-    lines = result.stdout.splitlines()
-    assert lines[1].startswith("append, medians of 2 rounds, load ")
-    assert lines[3].split("  ")[0:2] == ["size", "case"]
-    assert [line.split("  ")[0] for line in lines[4:]] == ["64 B", "64 B"]
+@pytest.fixture
+def drawing(tmp_path: Path) -> tuple[object, ...]:
+    """The option that has pictures drawn."""
+    if find_spec("matplotlib") is None:
+        require("plot", "matplotlib is not installed")
+    return "--plot", tmp_path / "plots"
+
+
+@pytest.mark.parametrize("options", [(), ("--touched",)])
+def test_replicate(
+    invoke: Invoke, folder: Path, drawing: tuple[str, Path], options: tuple[str, ...]
+) -> None:
+    (line,) = found(invoke, "replicate", "--count", 1000, "--rounds", 1, *options, *drawing)
+    (case,) = line["medians"]
+    assert case["case"] == ("touched ahead" if options else "fresh")
+    medians = case["medians"]
+    assert medians["excerpts_per_s"] > 0
+    assert medians["source_cpu_ns"] > 0 < medians["sink_cpu_ns"]
+    assert list(folder.iterdir()) == []
+    assert children_of(os.getpid()) == []
+    assert_drawn(drawing[1], "catch-up", "replicate-rate")
+
+
+def test_latency(invoke: Invoke, drawing: tuple[str, Path]) -> None:
+    options = ("--count", 200, "--interval", "1ms", "--batch", 10, "--rounds", 1, *drawing)
+    (line,) = found(invoke, "latency", *options)
+    medians = line["medians"][0]["medians"]
+    shown = [medians[name] for name in PERCENTILES]
+    assert shown == sorted(shown)
+    assert shown[0] > 0
+    assert medians["sent_p50_us"] <= shown[0]  # it was sent when it was due, or later
+    assert medians["excerpts_per_s"] > 0
+    assert_drawn(drawing[1], "latency")
+
+
+@pytest.mark.parametrize(
+    ("sinks", "queues"), [("2", "3"), pytest.param("1,2", "1,3", marks=pytest.mark.long)]
+)
+def test_fan_out(invoke: Invoke, sinks: str, queues: str) -> None:
+    options = ("--count", 200, "--rounds", 1, "--sinks", sinks, "--queues", queues)
+    of_sinks, of_queues = found(invoke, "fan-out", *options)
+    assert of_sinks["medians"][-1]["case"] == "2 sinks"
+    assert of_queues["medians"][-1]["case"] == "3 queues"
+    for value in ("source_cpu_s", "excerpts_per_s"):
+        assert all(each["medians"][value] > 0 for each in of_sinks["medians"])
 
 
 @pytest.mark.parametrize(("number", "to_all"), [(signal.SIGINT, True), (signal.SIGTERM, False)])

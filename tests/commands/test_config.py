@@ -118,10 +118,7 @@ def test_show_for_programs(invoke: Invoke, tmp_path: Path) -> None:
     assert shown["settings"]["cqrepl.source.acceptReturns"]["value"] == "[2, 3]"
     assert shown["hosts"][2] == {"id": 3, "name": "host3", "address": "127.0.0.1:9003"}
     assert (shown["host"], shown["dials"], shown["sources"]) == (3, [1, 2], {})
-    assert shown["sinks"] == {
-        "orders": "replica/sink/shop/orders",
-        "trades": "replica/sink/trades",
-    }
+    assert shown["sinks"] == {"orders": "replica/sink/shop/orders", "trades": "replica/sink/trades"}
 
 
 @pytest.mark.timeout(60)
@@ -189,6 +186,5 @@ def test_schema_of_policies_takes_what_is_read(
 
 
 def written(policy: dict[str, Any]) -> str:
-    """As a command has it."""
     words = policy | {"hosts": "+".join(map(str, policy.get("hosts", ())))}
     return " ".join(f"{name}={value}" for name, value in words.items() if value)

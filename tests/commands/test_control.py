@@ -164,7 +164,7 @@ async def test_quarantine_and_forget(tmp_path: Path) -> None:
         await pair.one.terminate()
 
 
-@pytest.mark.parametrize("words", [("pause", "a"), ("resume", "a"), ("forget", 2)])
+@pytest.mark.parametrize("words", [("pause", "a"), ("forget", 2), ("reload",)])
 def test_without_a_host_they_say_so(tmp_path: Path, words: tuple[object, ...]) -> None:
     done = tell(tmp_path / "run", *words)
     says = f"cqrepl {words[0]}: {tmp_path}/run: no host runs here\n"

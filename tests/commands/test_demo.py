@@ -46,25 +46,15 @@ def test_json_and_keep(invoke: Invoke, tmp_path: Path) -> None:
     assert len(read(keep / "sink")) == 2000
 
 
-def test_a_line_of_the_interpreter_comes_before_the_port(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The interpreter of each process prints that it ignores such a setting, ports and all."""
-    monkeypatch.setenv("PYTHONWARNINGS", "nonsense:1")
-    assert invoke("demo", "--count", "10").exit_code == 0
-
-
 @pytest.mark.parametrize(("count", "size"), [(1, 0), (2, 17 << 20)])
-def test_odd_sizes(invoke: Invoke, count: int, size: int) -> None:
-    assert invoke("demo", "--count", count, "--size", size).exit_code == 0
-
-
-def test_nothing_is_left_behind(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_odd_sizes_leave_nothing_behind(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, size: int
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    # each process's interpreter says before the port that it ignores such a setting, ports and all
+    monkeypatch.setenv("PYTHONWARNINGS", "nonsense:1")
     before = children_of(os.getpid())
-    assert invoke("demo", "--count", "10").exit_code == 0
+    assert invoke("demo", "--count", count, "--size", size).exit_code == 0
     assert list(tmp_path.iterdir()) == []
     assert children_of(os.getpid()) == before
 
@@ -117,17 +107,15 @@ def test_what_a_process_said_when_it_failed(
     assert "has 101 bytes, expected at most 100" in result.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+async def test_its_processes_end_with_it_and_its_queues_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its processes end with it, and its queues go."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     async with commands(120, before=ENDLESS) as start:
         running = await start("demo", "--count", "400000")
         await running.says(re.compile("excerpts of 256 bytes written"))
         children = children_of(running.pid)
-        running.send(number)
+        running.send(signal.SIGTERM)
         assert await running.exit_code() == 130
         assert not any(is_there(child) for child in children)
         assert not list(tmp_path.iterdir())

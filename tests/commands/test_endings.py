@@ -1,8 +1,6 @@
 """docs/operations.md tells how a command ends that is to: each row is tried, from either side."""
 
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -10,8 +8,8 @@ from typing import Final
 import pytest
 
 from cqrepl.queue import Queue
+from tests.net.test_disk_full import small_file_system
 from tests.support.commands import commands
-from tests.support.requirements import require
 from tests.support.samples import NOON_MS, fill, layout, noon_path
 from tests.support.unreadable import made_unreadable
 
@@ -114,18 +112,8 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     if "disk-full" not in request.node.name:
         yield tmp_path
         return
-    disk = tmp_path / "copy"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "none", str(disk)]
-    if (
-        not shutil.which("mount")
-        or subprocess.run(mount, capture_output=True, check=False).returncode
-    ):
-        require("root", "mounting is not allowed here")
-    try:
+    with small_file_system(tmp_path / "copy", "100k"):
         yield tmp_path
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_each_row_is_tried() -> None:
@@ -172,7 +160,11 @@ async def test_one_that_listens_ends_so_too(row: str, role: str, tmp_path: Path)
         ), line
 
 
-BOTH_END: Final = ("name", "roll-cycle", "too-long", "diverged", "damaged", "unreadable")
+BOTH_END: Final = (
+    *("name", "diverged"),
+    *(pytest.param(row, marks=pytest.mark.long) for row in ("roll-cycle", "too-long", "damaged")),
+    pytest.param("unreadable", marks=pytest.mark.long),
+)
 
 
 @pytest.mark.parametrize("row", BOTH_END)

@@ -35,35 +35,26 @@ def test_none(path: Path, invoke: Invoke) -> None:
     assert shown == {"v": 1, "path": str(path), "identity": None}
 
 
-def test_it_is_shown(path: Path, invoke: Invoke) -> None:
-    kept(path).replace(ONE)
-    assert invoke("identity", "show", path).stdout == ONE + "\n"
-    assert json.loads(invoke("identity", "show", path, "--json").stdout)["identity"] == ONE
-
-
 @pytest.mark.parametrize("before", [None, OTHER])
-def test_it_says_what_it_would_do(path: Path, invoke: Invoke, before: Identity | None) -> None:
+def test_it_says_what_it_would_do_and_does_it(
+    path: Path, invoke: Invoke, before: Identity | None
+) -> None:
     if before is not None:
         kept(path).replace(before)
     content = (path / FILE_NAME).read_bytes()
-    result = invoke("identity", "adopt", path, ONE)
-    assert result.exit_code == 0
-    assert (before or "none") in result.stdout
-    assert ONE in result.stdout
-    assert "nothing was changed" in result.stdout
-    assert (path / FILE_NAME).read_bytes() == content
-
-
-@pytest.mark.parametrize("before", [None, OTHER])
-def test_it_is_done(path: Path, invoke: Invoke, before: Identity | None) -> None:
-    if before is not None:
-        kept(path).replace(before)
+    said = invoke("identity", "adopt", path, ONE)
+    assert (said.exit_code, (path / FILE_NAME).read_bytes()) == (0, content)
+    assert f"{before or 'none'}" in said.stdout
+    assert ONE in said.stdout
+    assert "nothing was changed" in said.stdout
     result = invoke("identity", "adopt", path, ONE.upper(), "--apply", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {
         "v": 1, "path": str(path), "identity": before, "adopted": ONE, "applied": True,
     }  # fmt: skip
     assert kept(path).load() == ONE
+    assert invoke("identity", "show", path).stdout == ONE + "\n"
+    assert json.loads(invoke("identity", "show", path, "--json").stdout)["identity"] == ONE
     assert "already" in invoke("identity", "adopt", path, ONE, "--apply").stdout
 
 

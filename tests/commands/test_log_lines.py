@@ -28,13 +28,9 @@ def record(level: int = logging.INFO, said: str = "it is so") -> logging.LogReco
     return logger.makeRecord(logger.name, level, "file", 1, "%s", (said,), None)
 
 
-def test_lines_for_people_begin_with_the_command() -> None:
-    usual = LogChoice(host_id=7).formatter("cqrepl run")
-    assert usual.format(record()) == "cqrepl run: it is so"
-
-
 def test_what_a_file_or_a_peer_says_is_escaped() -> None:
     """It neither steers a terminal nor makes up lines of its own."""
+    assert LogChoice(host_id=7).formatter("cqrepl run").format(record()) == "cqrepl run: it is so"
     said = "queue \x1b[2J\x9b1m\ncqrepl run: all is well\r\u202e"
     for verbosity in (0, 1):
         line = LogChoice(verbosity=verbosity).formatter("cqrepl run").format(record(said=said))

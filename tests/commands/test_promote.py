@@ -16,7 +16,6 @@ from tests.support.samples import fill
 
 
 async def planned(pair: Pair, *words: object) -> str:
-    """The text that `cqrepl plan promote` prints."""
     command = [sys.executable, "-P", "-m", "cqrepl", "plan", "promote"]
     command += ["--run-dir", str(pair.run_dir), *map(str, words)]
     run = partial(subprocess.run, command, capture_output=True, text=True, check=True)

@@ -19,15 +19,7 @@ from cqrepl.queue.write import appender as appender_module
 from cqrepl.queue.write.retention import Policy, remove
 from tests.support import forks
 from tests.support.reading import cycles_of, some_of
-from tests.support.samples import (
-    NOON_MS,
-    Excerpts,
-    check_marks,
-    fill,
-    layout,
-    noon_index,
-    read,
-)
+from tests.support.samples import NOON_MS, Excerpts, check_marks, fill, layout, noon_index, read
 
 ALL = Policy()
 SERIOUS = (FindingKind.DAMAGE, FindingKind.END)

@@ -14,12 +14,12 @@ from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import load_epochs
 from tests.support.commands import commands
 from tests.support.copies import assert_same
-from tests.support.hostpairs import CONNECTED, Pair, tell, two_queues
+from tests.support.hostpairs import CONNECTED, Pair, two_queues
 from tests.support.replicas import copied, held_by_another_process, last_of, more_excerpts
 from tests.support.samples import fill
 
 
-async def test_queues_come_and_go(tmp_path: Path) -> None:
+async def test_queues_come_and_go_by_command_and_by_sighup(tmp_path: Path) -> None:
     two_queues(tmp_path)
     async with commands() as start:
         pair = Pair(tmp_path, start)
@@ -43,21 +43,6 @@ async def test_queues_come_and_go(tmp_path: Path) -> None:
         await pair.all_copied("b", "c")
         pair.write(a=1, b=1, c=1)
         more_excerpts(pair.source("a"), 10, 10)
-        for host in (1, 2):
-            await pair.told("reload", "--host-id", host)
-        await pair.all_copied("a", "b", "c")
-        for each in (pair.one, pair.two):
-            assert len(CONNECTED.findall(each.said)) == 1  # one connection all the time
-        await pair.end()
-
-
-async def test_sighup_does_so_too(tmp_path: Path) -> None:
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
-        fill(pair.source("c"), "FAST_DAILY", {0: 10})
-        pair.write(a=1, b=1, c=1)
         for each in (pair.one, pair.two):
             each.send(signal.SIGHUP)
         await pair.all_copied("a", "b", "c")
@@ -65,6 +50,8 @@ async def test_sighup_does_so_too(tmp_path: Path) -> None:
         pair.one.send(signal.SIGHUP)
         wrong = rf"by operator: all stays as it is: {re.escape(str(pair.file))}:1:10: "
         await pair.one.says(re.compile(wrong))
+        for each in (pair.one, pair.two):
+            assert len(CONNECTED.findall(each.said)) == 1  # one connection all the time
         await pair.end()
 
 
@@ -179,12 +166,6 @@ async def test_reloads_under_load_lose_nothing(tmp_path: Path) -> None:
             assert_same(pair.source(name), pair.sink(name))
             assert last_of(pair.sink(name)) is not None
         await pair.end()
-
-
-def test_without_a_host_it_says_so(tmp_path: Path) -> None:
-    done = tell(tmp_path / "run", "reload")
-    says = f"cqrepl reload: {tmp_path}/run: no host runs here\n"
-    assert (done.returncode, done.stderr) == (3, says)
 
 
 async def test_another_host_becomes_the_master(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +15,7 @@ from tests.support.samples import fill
 class Invoke(Protocol):
     """Runs `cqrepl ARGUMENTS...` to its end."""
 
-    def __call__(self, *arguments: object) -> Result: ...
+    def __call__(self, *arguments: object, stdin: IO[bytes] | None = None) -> Result: ...
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def invoke() -> Iterator[Invoke]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
 
-    def run(*arguments: object) -> Result:
-        result = CliRunner().invoke(cli, [str(each) for each in arguments])
+    def run(*arguments: object, stdin: IO[bytes] | None = None) -> Result:
+        result = CliRunner().invoke(cli, [str(each) for each in arguments], stdin)
         assert result.exception is None or isinstance(result.exception, SystemExit), result
         assert "Traceback" not in result.output
         return result
