@@ -99,7 +99,6 @@ class Clocked:
 def append_count(
     path: Path, seed: int, batches: Sequence[int], count: int, go: int, answers: int
 ) -> None:
-    """Appends so many, in batches of these sizes in turn."""
     data = [payload(seed, i, SIZE) for i in range(count)]
     os.read(go, 1)
     with Queue.open_for_append(path) as queue:

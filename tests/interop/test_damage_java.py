@@ -28,13 +28,6 @@ PROPS = {"interop.timeoutMs": 100}
 REPAIRED = [name for name in READABLE if name != "no_metadata"]
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue() as queue:
-        yield queue
-
-
 @pytest.mark.parametrize("name", REPAIRED)
 def test_java_verifies_and_appends_to_what_was_repaired(
     java: JavaQueue, tmp_path: Path, name: str

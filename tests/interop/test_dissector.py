@@ -31,13 +31,9 @@ def lua(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tshark(lua: Path, capture: Path, *arguments: str) -> str:
     home = {"HOME": str(lua.parent), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    command = ["tshark", "-X", f"lua_script:{lua}", "-r", str(capture), *arguments]
     done = subprocess.run(
-        ["tshark", "-X", f"lua_script:{lua}", "-r", str(capture), *arguments],
-        capture_output=True,
-        text=True,
-        env=home,
-        check=True,
-        timeout=300,
+        command, capture_output=True, text=True, env=home, check=True, timeout=300
     )
     assert "Lua" not in done.stderr, done.stderr
     return done.stdout
@@ -47,12 +43,7 @@ def dissected(lua: Path, capture: Path, *options: str) -> list[Json]:
     """The frames as Wireshark has them, in the form of `wire-dump --json`."""
     arguments = (
         *options,
-        "-Y",
-        "cqrepl",
-        "-T",
-        "json",
-        "--no-duplicate-keys",
-        "-J",
+        *["-Y", "cqrepl", "-T", "json", "--no-duplicate-keys", "-J"],
         "frame cqrepl",
     )
     found: list[Json] = []

@@ -8,7 +8,6 @@ these spellings are made equal before the comparison, in all others nothing is.
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 
 from cqrepl.cli.wiredump import main
 from tests.support.goldens import NAMES, OLD, unpack
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from wire.text.print_documents import dump_text
 
@@ -27,15 +26,7 @@ SHORT = {"85": r"\N", "A0": r"\_"}
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue() as queue:
-        yield queue
-
-
 def java_dump(java: JavaQueue, file: Path) -> str:
-    """Java's text, through a file; the file that was dumped is as it was."""
     out, before = file.with_suffix(".java"), file.stat().st_mtime_ns
     java.call("dumpfile", file, out)
     assert file.stat().st_mtime_ns == before

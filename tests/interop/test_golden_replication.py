@@ -6,7 +6,6 @@ end-of-file mark are streamed just as far, and further when a writer has set the
 """
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,26 +31,17 @@ from cqrepl.replicator.source import serve_source
 from tests.support.commands import commands, until
 from tests.support.copies import assert_same
 from tests.support.goldens import READ_IN_PART, READ_TO_END, Manifest, manifest, unpack
-from tests.support.java import JavaQueue, Line, require_java
+from tests.support.java import JavaQueue, Line
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javachecks import assert_java_finds
 from tests.support.javapayloads import payloads
-from tests.support.samples import assert_made_like
+from tests.support.samples import NOON_MS, assert_made_like
 from tests.support.tables import keys_of
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-CHECKED = ("-ea", "-Dqueue.check.index=true")
-NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
 LOOPBACK = "127.0.0.1:0"
 WIDE = 4 << 20
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=CHECKED) as queue:
-        yield queue
 
 
 MARKS = {SENT_KEY.lower(), ACKNOWLEDGED_KEY.lower()}
@@ -137,7 +127,6 @@ class Together:
 
 
 def assert_copied(java: JavaQueue, path: Path, golden: Manifest) -> None:
-    """The copy is made like the golden queue, and Java finds all that is in that one."""
     assert_made_like(path, golden)
     summary = assert_java_finds(java, path, golden.dumped(), block_size=golden.block_size)
     assert summary["rollCycle"] == golden.roll_cycle_name

@@ -3,8 +3,8 @@
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,13 +28,6 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 UNLOCKED = -(1 << 63)
 SOON = {"interop.timeoutMs": 200}
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue() as queue:
-        yield queue
 
 
 @pytest.fixture
@@ -231,29 +224,16 @@ def test_a_dead_holder_loses_the_write_lock_but_keeps_the_append_lock(
 
 def test_two_peers_replicate_with_acknowledgements(java: JavaQueue, tmp_path: Path) -> None:
     port = reserved_port()
+    both: dict[str, Any] = {"ack": True, "expect_count": 20, "run_ms": 120_000}
     with JavaPeer(
-        role="source",
-        queue=tmp_path / "source",
-        listen=port,
-        local_id=1,
-        remote_id=2,
-        ack=True,
-        append=20,
-        expect_count=20,
-        expect_ack=True,
-        run_ms=120_000,
-    ) as source:
+        role="source", queue=tmp_path / "source", listen=port, local_id=1, remote_id=2, append=20,
+        expect_ack=True, **both,
+    ) as source:  # fmt: skip
         source.wait_for("STARTED")
         with JavaPeer(
-            role="sink",
-            queue=tmp_path / "sink",
-            connect=f"127.0.0.1:{port}",
-            local_id=2,
-            remote_id=1,
-            ack=True,
-            expect_count=20,
-            run_ms=120_000,
-        ) as sink:
+            role="sink", queue=tmp_path / "sink", connect=f"127.0.0.1:{port}", local_id=2,
+            remote_id=1, **both,
+        ) as sink:  # fmt: skip
             last = sink.wait_for("APPENDED", count=20)
             assert (source.exit_code(), sink.exit_code()) == (0, 0)
     assert source.wait_for("ACK", count=20).values["idx"] == last.values["idx"]

@@ -5,7 +5,6 @@ longer than 131,072; so that is played, by making the file longer under both.
 """
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from cqrepl.queue.files.markslots import HOSTS, SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.tablestore import FILE_BYTES, FILE_NAME
 from cqrepl.queue.format.identity import longs_of
 from cqrepl.replicator.source import serve_source
-from tests.support.java import JavaQueue, Line, require_java
+from tests.support.java import JavaQueue, Line
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payloads
 from tests.support.replicas import LOOPBACK, acked, eventually, live_sink
@@ -30,13 +29,6 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
 
 COUNT = 40
 NAMES = ("first", "second", "replicated:third")
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea", "-Dqueue.check.index=true")) as queue:
-        yield queue
 
 
 @pytest.fixture
@@ -52,14 +44,12 @@ def append(java: JavaQueue, path: Path, *, seed: int) -> None:
 
 
 def tailed(java: JavaQueue, path: Path, name: str, count: int) -> list[Line]:
-    """The lines that a named tailer of Java's reads next."""
     answer = java.call("tail", path, count, 60, "--name", name)
     assert answer.exit == 0, answer
     return [line for line in answer.lines if "payload" in line]
 
 
 def raise_all(queue: Queue, first: int) -> dict[int, dict[MarkLevel, int]]:
-    """Raises all marks of every host; what they are then."""
     wanted = {}
     for host in HOSTS:
         marks = {level: first + host - nth for nth, level in enumerate(MarkLevel)}

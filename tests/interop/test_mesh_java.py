@@ -17,13 +17,13 @@ import trio
 from cqrepl import HostSettings, NetSettings, ProtocolSettings, serve_host
 from cqrepl.net.address import Address
 from cqrepl.protocol.settings import HeartbeatSettings
-from tests.interop.test_network_java import NAME, NOON_MS, PATIENT, WIDE, last_index
+from tests.interop.test_network_java import NAME, PATIENT, WIDE, last_index
 from tests.support.commands import commands, until
 from tests.support.copies import assert_same
-from tests.support.java import JavaPeer, JavaQueue, require_java, run_network
+from tests.support.java import Answer, JavaPeer, JavaQueue, require_java, run_network
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.ports import reserved_port
-from tests.support.samples import fill
+from tests.support.samples import NOON_MS, fill
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -87,18 +87,25 @@ def written(folder: Path, master: int) -> tuple[Path, dict[int, int]]:
     return path, ports
 
 
+def filled(
+    java: JavaQueue, template: Path, folder: Path, master: int
+) -> tuple[dict[int, Path], "partial[Answer]"]:
+    queues = {each: folder / str(each) / NAME for each in HOSTS}
+    queues[master].parent.mkdir()
+    shutil.copytree(template, queues[master])
+    append = partial(java.call, "append", queues[master], "FAST_DAILY")
+    answer = append(COUNT, "0-70", 1, props={"interop.time": NOON_MS})
+    assert answer.exit == 0, answer
+    return queues, append
+
+
 @pytest.mark.parametrize("place", PLACES)
 async def test_java_is_a_host_of_the_cluster(
     java: JavaQueue, template: Path, tmp_path: Path, place: Place
 ) -> None:
     path, ports = written(tmp_path, place.master)
-    queues = {each: tmp_path / str(each) / NAME for each in HOSTS}
+    queues, append = filled(java, template, tmp_path, place.master)
     original = queues[place.master]
-    original.parent.mkdir()
-    shutil.copytree(template, original)
-    append = partial(java.call, "append", original, "FAST_DAILY")
-    answer = append(COUNT, "0-70", 1, props={"interop.time": NOON_MS})
-    assert answer.exit == 0, answer
     is_dialled = place.java < place.other
     options: dict[str, Any] = {"append": MORE, "expect_ack": True} if place.is_source else {}
     peer = JavaPeer(
@@ -150,13 +157,8 @@ async def test_java_has_a_link_to_each_other_host(
     first, second = (each for each in HOSTS if each != at)
     master = at if is_source else first
     path, ports = written(tmp_path, master)
-    queues = {each: tmp_path / str(each) / NAME for each in HOSTS}
+    queues, append = filled(java, template, tmp_path, master)
     original = queues[master]
-    original.parent.mkdir()
-    shutil.copytree(template, original)
-    append = partial(java.call, "append", original, "FAST_DAILY")
-    answer = append(COUNT, "0-70", 1, props={"interop.time": NOON_MS})
-    assert answer.exit == 0, answer
     links = {each: f"127.0.0.1:{ports[each]}" for each in (first, second) if each < at}
     own: dict[str, Any] = {"append": MORE, "expect_ack": True} if is_source else {}
     peer = JavaPeer(

@@ -4,7 +4,6 @@ import array
 import datetime
 import math
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -15,7 +14,7 @@ import pytest
 
 import wire
 from cqrepl.queue import Queue
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import NOON_MS
 
@@ -148,13 +147,6 @@ ROWS: list[Row] = [
     ("twoObjects", (None, None), ["null", "null"]),
     ("three", ("a", 1.5, Leg("a", 2)), ["String: a", "Double: 1.5", LEG]),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea",)) as queue:
-        yield queue
 
 
 def called(java: JavaQueue, path: Path, payloads: list[bytes]) -> list[tuple[Any, Any]]:

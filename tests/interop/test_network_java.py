@@ -26,7 +26,7 @@ from tests.support.java import JavaPeer, JavaQueue, require_java, run_network
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.ports import reserved_port
 from tests.support.relay import Action, OnDocument, Relay, forward_all
-from tests.support.samples import read
+from tests.support.samples import NOON_MS, read
 from tests.support.tables import keys_of
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
@@ -40,7 +40,6 @@ HEARTBEAT = b"\xc9heartbeat"
 IDX = b"\xc3idx"
 EOS = b"\xc3eos"
 RE = b"\xc2re\x82"
-NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
 # a Java that starts on a busy machine may take longer than five seconds for its first words
 PATIENT = "from cqrepl.protocol import connection; connection.GREETING_SECONDS = 300.0"
 WIDE = {"interop.blockSize": 1 << 20}

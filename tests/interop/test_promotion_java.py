@@ -1,12 +1,11 @@
 """A Java application on the host of an old source, before cqrepl runs there again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.promotions import cluster
 from tests.support.replicas import eventually, more_excerpts
@@ -16,15 +15,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
 DAY_MS = 86_400_000
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea",)) as queue:
-        yield queue
-
-
 def append(java: JavaQueue, path: Path, count: int, days: int = 0) -> int:
-    """Java appends so many; its exit code."""
     at = {"interop.time": NOON_MS + days * DAY_MS}
     return java.call("append", path, "FAST_DAILY", count, 40, 1, props=at).exit
 

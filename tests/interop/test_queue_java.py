@@ -10,37 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import (
-    ExcerptBatch,
-    Queue,
-    QueueLayout,
-    QueueLocked,
-    Tailer,
-    cycle_of,
-    index_of,
-)
+from cqrepl.queue import ExcerptBatch, Queue, QueueLayout, QueueLocked, Tailer, cycle_of, index_of
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.write import appender as appender_module
 from cqrepl.queue.write.nextcycle import precreate
 from tests.support.goldens import WRITABLE, manifest, unpack
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload, payloads
+from tests.support.samples import NOON_MS
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-CHECKED = ("-ea", "-Dqueue.check.index=true")
-NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
 Excerpts = list[tuple[int, bytes]]
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=CHECKED) as queue:
-        yield queue
 
 
 def excerpts_of(tailer: Tailer) -> Excerpts:
@@ -68,7 +52,6 @@ def assert_verified(java: JavaQueue, path: Path, count: int) -> None:
 def runs(
     roll_cycle_name: str, counts: dict[int, int], size: int = 40, per_batch: int = 50
 ) -> Iterator[ExcerptBatch]:
-    """Batches for cycles (counted from noon) with so many excerpts each; some have no bytes."""
     roll_cycle = by_name(roll_cycle_name)
     first = roll_cycle.cycle_at(NOON_MS, 0)
     for ahead, count in counts.items():

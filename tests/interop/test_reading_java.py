@@ -1,7 +1,6 @@
 """Named tailers, repairs and retention beside the real Java library, on the same files."""
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
 from cqrepl.queue.write.endrepair import EndRepair
 from cqrepl.queue.write.retention import Policy, plan, remove
 from tests.support.goldens import manifest, unpack
-from tests.support.java import Answer, JavaQueue, require_java
+from tests.support.java import Answer, JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.reading import cycles_of
 from tests.support.samples import (
@@ -37,13 +36,6 @@ DAY_MS = 86_400_000
 PATIENCE_S = 120.0
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea",)) as queue:
-        yield queue
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "queue"
@@ -58,14 +50,12 @@ def excerpts_in(answer: Answer) -> Excerpts:
 
 
 def java_tail(java: JavaQueue, path: Path, name: str, count: int) -> Excerpts:
-    """The excerpts that Java's tailer of that name gives next."""
     answer = java.call("tail", path, count, 120, "--name", name)
     assert answer.exit == 0, answer
     return excerpts_in(answer)
 
 
 def our_tail(path: Path, name: str, count: int) -> Excerpts:
-    """The excerpts that our tailer of that name gives next."""
     tailer = NamedTailer(cycles_of(path), name)
     found = [(one.index, bytes(one)) for _, one in zip(range(count), tailer, strict=False)]
     tailer.commit()

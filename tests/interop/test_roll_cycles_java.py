@@ -16,13 +16,13 @@ from cqrepl.queue import NotAQueue, Queue, QueueLayout, index_of
 from cqrepl.queue.format.index import Cycle, Sequence
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from tests.support.goldens import GOLDEN
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payloads
+from tests.support.samples import Excerpts, read
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-CHECKED = ("-ea", "-Dqueue.check.index=true")
 VECTORS: list[dict[str, Any]] = json.loads((GOLDEN / "rollcycles.json").read_text())
 NAMES = [entry["name"] for entry in VECTORS]
 MOMENT_MS = 1_709_633_472_345
@@ -30,7 +30,6 @@ DAY_MS = 86_400_000
 EPOCHS = (0, 63_000_000, 1_577_934_245_000)
 AHEAD = (0, 1, 3)  # a cycle without a file is among them
 COUNT, SIZES = 21, (0, 90)  # in each cycle: with TEST_DAILY three index pages
-Excerpts = list[tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +84,6 @@ def test_all_roll_cycles_with_all_epochs_are_here() -> None:
     assert there == {(name, epoch) for name in NAMES if name != "WEEKLY" for epoch in EPOCHS}
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=CHECKED) as queue:
-        yield queue
-
-
 def write(case: Case, path: Path, *, start: int = 0, aheads: tuple[int, ...] = AHEAD) -> Excerpts:
     """Appends to each of the cycles; what must be read back of that."""
     written: Excerpts = []
@@ -108,7 +100,6 @@ def write(case: Case, path: Path, *, start: int = 0, aheads: tuple[int, ...] = A
 def java_writes(
     java: JavaQueue, case: Case, path: Path, *, start: int = 0, aheads: tuple[int, ...] = AHEAD
 ) -> Excerpts:
-    """The same, by Java."""
     written: Excerpts = []
     name, sizes = case.roll_cycle.name, f"{SIZES[0]}-{SIZES[1]}"
     for ahead in aheads:
@@ -118,15 +109,6 @@ def java_writes(
         written += case.excerpts(ahead, start=start)
         assert int(answer.lines[-1]["lastIndex"], 16) == written[-1][0]
     return written
-
-
-def read(path: Path) -> Excerpts:
-    found: Excerpts = []
-    with Queue.open(path) as queue:
-        tailer = queue.tailer()
-        while (batch := tailer.next_batch()) is not None:
-            found += [(index, bytes(data)) for index, data in batch]
-    return found
 
 
 def assert_both_read(java: JavaQueue, case: Case, path: Path, excerpts: Excerpts) -> None:

@@ -1,6 +1,5 @@
 """Java passes over what we keep beside its files: marks, notes, chains, what is in quarantine."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,23 +13,15 @@ from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.read.count import count
 from cqrepl.replicator.lostcycles.fetcher import FOLDER_PREFIX as FETCHED
 from tests.support.copies import assert_same
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload
 from tests.support.replicas import acked, eventually, joined
-from tests.support.samples import layout
+from tests.support.samples import NOON_MS, layout
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 NAME = "TEST4_SECONDLY"
-NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea", "-Dqueue.check.index=true")) as queue:
-        yield queue
 
 
 def excerpts(path: Path) -> int:

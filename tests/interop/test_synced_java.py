@@ -1,27 +1,17 @@
 """Synced appends beside Java: the order of stores is another one, the files are the same."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cqrepl.queue import Durability, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload, payloads
-from tests.support.samples import check_marks, read
+from tests.support.samples import NOON_MS, check_marks, read
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
-
-NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea", "-Dqueue.check.index=true")) as queue:
-        yield queue
 
 
 @pytest.mark.parametrize("name", ["FAST_DAILY", "TEST2_DAILY"])

@@ -1,6 +1,5 @@
 """Java's named tailers on a queue that is streamed, and on its copy after a fail-over."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue
-from tests.support.java import Answer, JavaQueue, require_java
+from tests.support.java import Answer, JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.replicas import acked, eventually, joined
 from tests.support.samples import NOON_MS, Excerpts, fill
@@ -19,19 +18,11 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
 NAME = "replicated:orders"
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea",)) as queue:
-        yield queue
-
-
 def tail(java: JavaQueue, path: Path, count: int, name: str = NAME) -> Answer:
     return java.call("tail", path, count, 60, "--name", name)
 
 
 def taken(java: JavaQueue, path: Path, count: int, name: str = NAME) -> Excerpts:
-    """The excerpts that Java's tailer of a name reads next."""
     answer = tail(java, path, count, name)
     assert answer.exit == 0, answer
     lines = [line for line in answer.lines if "payload" in line]

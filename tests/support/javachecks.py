@@ -1,12 +1,23 @@
-"""Checks what Java finds in a queue of ours."""
+"""A Java that checks what it reads, and what it finds in a queue of ours."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.support.java import JavaQueue, Line
+import pytest
 
+from tests.support.java import JavaQueue, Line, require_java
+
+CHECKED: Final = ("-ea", "-Dqueue.check.index=true")  # Java's own assertions
 MOVES: Final = 2000  # how often `verify` goes to an index at random
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    """A process of Java for the tests of a module."""
+    require_java()
+    with JavaQueue(java_options=CHECKED) as queue:
+        yield queue
 
 
 def assert_java_finds(
