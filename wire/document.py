@@ -103,14 +103,6 @@ class Splitter:
         """
         return memoryview(self._buffer)[: self._end].toreadonly(), self._at
 
-    def gathered_whole(self) -> tuple[memoryview, int] | None:
-        """The same once the next document is whole; None before that.
-
-        Raises:
-            WireError: as `next_document` does.
-        """
-        return None if self._next_length() is None else self.gathered()
-
     def skip_to(self, at: int) -> None:
         """Declares what `gathered` gave as taken up to offset `at`."""
         assert self._at <= at <= self._end

@@ -378,12 +378,9 @@ class Connection:
         """Every excerpt that the source lacks was framed and handed over."""
         self._router.sink(cid).end_back_copy()
 
-    def stored(self, cid: Cid, index_last: int, ns: int) -> None:
-        """Everything up to `index_last` is in the sink queue."""
-        self._router.sink(cid).stored(index_last, ns)
-
     def tell_stored(self, cid: Cid, index_last: int, ns: int) -> None:
-        """The same, of a queue that may have been stopped or withdrawn meanwhile: nothing then."""
+        """Everything up to `index_last` is in the sink queue; nothing where that has been stopped
+        or withdrawn meanwhile."""
         handler = self._router.handlers.get(cid)
         if isinstance(handler, SinkHandler) and not handler.has_stopped:
             handler.stored(index_last, ns)

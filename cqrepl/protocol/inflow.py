@@ -83,10 +83,9 @@ class Inflow:
         Raises:
             WireError: there is no next document to be found.
         """
-        gathered = self.splitter.gathered_whole()
-        if gathered is None:
+        if not self.splitter.next_is_whole:
             return None
-        data, at = gathered
+        data, at = self.splitter.gathered()
         found = kernel.scan_frames(data, at, cid_document, payload_max=payload_max)
         if found is None:
             cid_end = at + len(cid_document)

@@ -329,7 +329,7 @@ class Router:
 
     def _route(self, document: Document, now: float) -> None:
         if document.word & META_DATA:
-            if self.selected is None or bytes(document.body) != self._selecting:
+            if self.selected is None or document.body != self._selecting:
                 self._require_length(document, SMALL_DOCUMENT_MAX)
                 routing = read_routing(Reader(document.body))
                 self._routing(routing, now)

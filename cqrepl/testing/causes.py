@@ -61,9 +61,10 @@ class Cause:
             return False
         if self.kind is Kind.CLOCK_STEP:
             return any(each in stop.message for each in OF_THE_CLOCK)
-        found = _INDEX.search(stop.message)
-        is_told = stop.reason is StopReason.DIVERGED and found is not None
-        return not is_told or found is None or int(found[1], 16) >= self.first
+        if stop.reason is not StopReason.DIVERGED:
+            return True
+        told = _INDEX.search(stop.message)
+        return told is None or int(told[1], 16) >= self.first
 
 
 def unexplained(

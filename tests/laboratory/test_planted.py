@@ -42,8 +42,8 @@ def acknowledged_before_it_is_stored(patch: Patch) -> None:
 
     async def early(self: SinkSession, event: Any) -> None:
         if isinstance(event, AppendExcerpts):
-            self._connection.stored(event.cid, event.batch.index_last, event.ns)
-            vars(self._connection)["stored"] = lambda *_: None  # not again afterwards
+            self._connection.sink(event.cid).stored(event.batch.index_last, event.ns)
+            vars(self._connection)["tell_stored"] = lambda *_: None  # not again afterwards
             self._pump.wake()
             await trio.sleep(0.1)
         try:

@@ -109,7 +109,7 @@ class Victim:
             case ev.AppendExcerpts(cid=cid) | ev.CompareExcerpts(cid=cid):
                 assert all(len(payload) <= event.batch.payload_bytes for _, payload in event.batch)
                 if self.ours.role is Role.SINK:
-                    connection.stored(cid, event.batch.index_last, event.ns)
+                    connection.sink(cid).stored(event.batch.index_last, event.ns)
 
     def check_over(self) -> None:
         connection = self.ours.connection

@@ -178,7 +178,7 @@ class Side:
         self.queue.append_at(event.batch)
         self.count_received("append")
         if self.role is Role.SINK:
-            connection.stored(event.cid, event.batch.index_last, event.ns)
+            connection.sink(event.cid).stored(event.batch.index_last, event.ns)
 
     def compare(self, connection: Connection, event: ev.CompareExcerpts) -> None:
         batch = event.batch
@@ -194,7 +194,7 @@ class Side:
             self.seen["divergence"] += 1
             connection.stop_queue(event.cid, StopReason.DIVERGED, f"{index:#x}")
         elif self.role is Role.SINK:
-            connection.stored(event.cid, batch.index_last, event.ns)
+            connection.sink(event.cid).stored(batch.index_last, event.ns)
 
     def count_received(self, what: str) -> None:
         self.seen["back copy" if self.role is Role.SOURCE and what == "append" else what] += 1

@@ -38,11 +38,6 @@ def sequence_of(index: Index, shift: int) -> Sequence:
     return Sequence(index & ((1 << shift) - 1))
 
 
-def place_of(index: Index, shift: int) -> tuple[Cycle, Sequence]:
-    """The cycle that an index lies in, and its place within that."""
-    return Cycle(index >> shift), Sequence(index & ((1 << shift) - 1))
-
-
 def is_next(index_next: Index, index: Index, shift: int) -> bool:
     """True when `index` may be appended to a queue whose next index is `index_next`.
 

@@ -56,7 +56,6 @@ from cqrepl.queue.format.index import (
     cycle_of,
     index_of,
     is_next,
-    place_of,
     sequence_of,
 )
 from cqrepl.queue.format.layout import QueueLayout
@@ -533,8 +532,9 @@ class Appender:
         return batch.index_last
 
     def _append(self, batch: ExcerptBatch, look_ms: int = INT64_MAX) -> None:
-        cycle, sequence = place_of(batch.index_first, self._cycles.shift)
-        assert sequence + batch.count <= 1 << self._cycles.shift  # all of one cycle
+        shift = self._cycles.shift
+        cycle, sequence = cycle_of(batch.index_first, shift), sequence_of(batch.index_first, shift)
+        assert sequence + batch.count <= 1 << shift  # all of one cycle
         writer = self._stand_on(batch, cycle)
         assert writer.place.sequence == sequence
         writer.append(batch)

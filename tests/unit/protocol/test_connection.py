@@ -354,9 +354,9 @@ def test_while_our_side_is_busy_no_silence_is_counted() -> None:
         (peer.source, lambda c: c.connection.frame_size(peer.HEARTBEAT_CID, 5)),
         (peer.offering_source, lambda c: c.connection.answer_queue(peer.CID, 0, peer.SHIFT, None)),
         (peer.offering_source, lambda c: c.connection.end_back_copy(peer.CID)),
-        (peer.offering_source, lambda c: c.connection.stored(peer.CID, 0, 0)),
+        (peer.offering_source, lambda c: c.connection.sink(peer.CID).stored(0, 0)),
         (peer.sink, lambda c: c.connection.answer_queue(peer.CID, 0, peer.SHIFT, None)),
-        (peer.sink, lambda c: c.connection.stored(peer.HEARTBEAT_CID, 0, 0)),
+        (peer.sink, lambda c: c.connection.sink(peer.HEARTBEAT_CID).stored(0, 0)),
         (peer.receiving_sink, lambda c: c.connection.begin_back_copy(peer.CID, 0, peer.SHIFT)),
         (peer.receiving_sink, lambda c: c.connection.source(peer.CID)),
     ],
@@ -389,7 +389,7 @@ def test_acknowledgements_are_merged_while_the_peer_reads_nothing() -> None:
     for n in range(20_000):
         (event,) = ours.receive(peer.excerpt(peer.index(n), b"x"))
         assert isinstance(event, ev.AppendExcerpts)
-        ours.connection.stored(peer.CID, peer.index(n), n)
+        ours.connection.tell_stored(peer.CID, peer.index(n), n)
     said = ours.connection.data_to_send()
     assert len(said) < 65 * 1024
     last = peer.decoded(said)[-1]
@@ -401,7 +401,7 @@ def test_an_acknowledgement_that_a_pump_has_overtaken_is_not_sent() -> None:
     ours = peer.receiving_sink()
     peer.crowd(ours)
     ours.receive(peer.excerpt(peer.index(0), b"x"))
-    ours.connection.stored(peer.CID, peer.index(0), 1)
+    ours.connection.tell_stored(peer.CID, peer.index(0), 1)
     (handler,) = ours.connection.receiving()
     handler.took(peer.index(5))
     assert peer.index(0) not in [said["idx"] for said in ours.said() if "idx" in said]

@@ -120,7 +120,7 @@ def test_the_last_acknowledgement_goes_before_the_announcement() -> None:
     (event,) = other.receive(frames)
     assert isinstance(event, ev.AppendExcerpts)
     peer.crowd(other)
-    other.connection.stored(Cid(cid), peer.index(1), event.ns)
+    other.connection.tell_stored(Cid(cid), peer.index(1), event.ns)
     other.connection.end()
     said = peer.decoded(other.connection.data_to_send())
     assert said[-2]["idx"] == peer.index(1)

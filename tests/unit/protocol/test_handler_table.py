@@ -385,7 +385,7 @@ def test_nothing_goes_out_behind_the_end_of_a_queue() -> None:
     connection.answer_queue(CID, 0, SHIFT, None)
     connection._outbox.data += bytes(CROWDED_BYTES + 1)
     ours.receive(excerpt(index(0), b"x"))
-    connection.stored(CID, index(0), NS)
+    connection.sink(CID).stored(index(0), NS)
     connection._outbox.data.clear()
     assert connection.withdraw_queue(CID, "enough")
     assert [each.get("ended") for each in ours.said()] == [None, "enough"]

@@ -72,11 +72,11 @@ def test_no_more_is_said_than_was_acknowledged_and_the_rest_behind_that() -> Non
     ours.receive(peer.excerpts(5, b"a", b"b"))
     ours.connection.sink(peer.CID).tell_level(SYNCED, 6)
     assert told(ours) == [("syn", 4)]
-    ours.connection.stored(peer.CID, 5, 1)
+    ours.connection.tell_stored(peer.CID, 5, 1)
     assert told(ours) == [("idx", 5), ("syn", 5)]
-    ours.connection.stored(peer.CID, 6, 1)
+    ours.connection.tell_stored(peer.CID, 6, 1)
     assert told(ours) == [("idx", 6), ("syn", 6)]
-    ours.connection.stored(peer.CID, 6, 1)
+    ours.connection.tell_stored(peer.CID, 6, 1)
     assert told(ours) == [("idx", 6)]
 
 

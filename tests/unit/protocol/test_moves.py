@@ -126,7 +126,7 @@ SINK_DOES: Final[dict[SinkMove, tuple[type[Exception], Do]]] = {
     SinkMove.FRAMED: (LOCAL, frame),
     SinkMove.END_OF_STREAM_SENT: (LOCAL, lambda ours: ours.connection.end_back_copy(CID)),
     SinkMove.EXCERPTS_RECEIVED: (REMOTE, came(peer.excerpts(0, b"x"))),
-    SinkMove.STORED: (LOCAL, lambda ours: ours.connection.stored(CID, 0, NS)),
+    SinkMove.STORED: (LOCAL, lambda ours: ours.connection.sink(CID).stored(0, NS)),
     SinkMove.STOP: (LOCAL, stop),
 }  # fmt: skip
 

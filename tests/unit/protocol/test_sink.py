@@ -120,7 +120,7 @@ def test_what_came_before_a_gap_is_stored() -> None:
     ours.connection.receive_data(stream, 0)
     event = ours.connection.next_event()
     assert isinstance(event, ev.AppendExcerpts)
-    ours.connection.stored(CID, event.batch.index_last, event.ns)
+    ours.connection.tell_stored(CID, event.batch.index_last, event.ns)
     assert ours.said()[-1] == {"idx": index(1), "ns": NS + 1}
     assert kinds(ours.events()) == [ev.QueueStopped]
 
@@ -166,7 +166,7 @@ def test_every_stored_run_has_its_own_while_the_peer_reads() -> None:
     ours = receiving_sink()
     for at in range(3):
         ours.receive(excerpt(index(at), b"x"))
-        ours.connection.stored(CID, index(at), NS)
+        ours.connection.tell_stored(CID, index(at), NS)
     assert [each["idx"] for each in ours.said() if "idx" in each] == [index(at) for at in range(3)]
 
 
@@ -174,7 +174,7 @@ def test_a_repeat_is_acknowledged_like_any_other() -> None:
     ours = receiving_sink(index(3), index(3))
     (event,) = ours.receive(excerpt(index(1), b"x"))
     assert isinstance(event, ev.CompareExcerpts)
-    ours.connection.stored(CID, index(1), event.ns)
+    ours.connection.tell_stored(CID, index(1), event.ns)
     assert ours.said() == [SELECTED, {"idx": index(1), "ns": NS}]
 
 
@@ -183,7 +183,7 @@ def test_without_the_sources_wish_there_are_none() -> None:
     ours.connection.answer_queue(CID, 0, SHIFT, None)
     ours.connection.data_to_send()
     ours.receive(excerpt(index(0), b"x"))
-    ours.connection.stored(CID, index(0), NS)
+    ours.connection.tell_stored(CID, index(0), NS)
     assert ours.said() == []
 
 
@@ -192,5 +192,5 @@ def test_any_time_can_be_echoed(ns: int) -> None:
     ours = receiving_sink()
     (event,) = ours.receive(excerpt(index(0), b"x", ns))
     assert isinstance(event, ev.AppendExcerpts)
-    ours.connection.stored(CID, index(0), event.ns)
+    ours.connection.tell_stored(CID, index(0), event.ns)
     assert ours.said()[-1]["ns"] == ns
