@@ -96,7 +96,7 @@ class Router:
         self._links: dict[int, ProgramLink] = {}  # by program
         self._cid_next = config.own_cid_first
         self._cid_selected = _NO_CID
-        self._selecting: bytes | None = None  # body of the document that selected this one
+        self._selecting: memoryview | None = None  # body of the document that selected this one
         self._csp_pending: tuple[str, Cid] | None = None  # csp and cid whose handler comes next
         self._ready: deque[Cid] = deque()  # cids of handlers that may have something to produce
         self._is_ready: set[Cid] = set()
@@ -334,7 +334,7 @@ class Router:
                 routing = read_routing(Reader(document.body))
                 self._routing(routing, now)
                 if routing.csp is None and routing.handler is None and self.selected is not None:
-                    self._selecting = bytes(document.body)
+                    self._selecting = memoryview(bytes(document.body))
             return  # mostly it is the same as the one before, and changes nothing
         reader = Reader(document.body)
         name = reader.read_name()

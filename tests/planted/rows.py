@@ -156,8 +156,8 @@ ROWS: Final = (
         name="parting-behind-the-common-epoch",
         room="queue/format",
         file="epochs.py",
-        text="for each in (*own, *other) if each.number > last]",
-        wrong="for each in (*own, *other) if each.number >= last]",
+        text="for each in entries if each.number > latest.number]",
+        wrong="for each in entries if each.number >= latest.number]",
         tests=("tests/unit/queue/test_epochs.py",),
     ),
     Planted(
@@ -378,8 +378,8 @@ ROWS: Final = (
         name="higher-end-before-later-epoch",
         room="cluster",
         file="promotion.py",
-        text="return number_of(held), position.next_index",
-        wrong="return position.next_index, number_of(held)",
+        text="key=lambda each: (_number(each), each.next_index))",
+        wrong="key=lambda each: (each.next_index, _number(each)))",
         tests=("tests/unit/test_promotion_plan.py",),
     ),
     Planted(
