@@ -215,7 +215,7 @@ async def test_where_none_has_it_whole_both_stop_and_name_it(
     reason: StopReason | None,
     place: int,
 ) -> None:
-    """What comes before goes back, and nothing is overwritten."""
+    """All that comes before goes back, and nothing is overwritten."""
     written, path, copy = await pair(tmp_path), tmp_path / "q", tmp_path / "copy"
     source_left.leave(path, monkeypatch)
     copy_left.leave(copy, monkeypatch)
