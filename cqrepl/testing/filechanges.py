@@ -7,6 +7,7 @@ Where the old master refuses, or goes before it has answered, its file becomes w
 that is started by another file gives nothing back in order.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
@@ -27,6 +28,7 @@ from cqrepl.testing.storereader import promises
 OTHER: Final = "other"  # name of a queue that comes and goes
 AGAIN_SECONDS: Final = 1.0  # until a host that gave no answer, or refused, is told again
 FINISH_SECONDS: Final = 60.0  # for all that was begun, once all hosts run
+HANDS_OVER_SECONDS: Final = 20.0  # so long may a host be at it that was asked before
 LIMITS: Final = (0, 100_000, 1_000_000)  # bytes a second
 _EXCERPTS: Final = 5
 
@@ -47,6 +49,7 @@ class FileChanges:
         self._turn = trio.Lock()
         self._doing = ""
         self._is_of_masters = False
+        self._hands_over_until = -math.inf
         self._master_of_other: int | None = None  # once it was added
         self._written: dict[int, bytes] = {}  # of the other queue
 
@@ -56,13 +59,20 @@ class FileChanges:
             self._doing, self._is_of_masters = str(fault), fault.kind is Kind.NEW_MASTER
             match fault.kind:
                 case Kind.NEW_MASTER:
+                    self._hands_over_until = math.inf
                     await self._new_master(fault)
+                    self._hands_over_until = trio.current_time() + HANDS_OVER_SECONDS
                 case Kind.OTHER_QUEUE:
                     await self._other_queue(fault.host)
                 case _:
                     for file in self._led.files.values():
                         file.limit = LIMITS[fault.nth % len(LIMITS)]
                     await self._reload_all(self._hosts)
+
+    @property
+    def may_hand_over(self) -> bool:
+        """True while hosts may promote one of them, as a file has another master."""
+        return trio.current_time() < self._hands_over_until
 
     async def finish(self, is_held: Callable[[], bool]) -> bool:
         """Waits for what was begun; false where it is not done, and hosts have told why.

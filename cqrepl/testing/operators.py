@@ -129,6 +129,7 @@ class Operator:
         led, host = self._led, self._hosts[to]
         for _ in range(PLANS_MAX):
             before, turns = self._state(to), self._turns
+            is_by_file = self.files.may_hand_over
             plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
             if self._state(to) == before:
                 break
@@ -144,7 +145,8 @@ class Operator:
         if done is None:
             self.counts["not known"] += 1
             return None
-        is_same = is_alone and self._state(to) == before
+        is_by_file = is_by_file or self.files.may_hand_over
+        is_same = is_alone and not is_by_file and self._state(to) == before
         if "error" in done:
             self.counts["refused"] += 1
             if is_same and not plan["refusal"] and (accept_loss or not is_risky):
