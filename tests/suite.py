@@ -94,20 +94,16 @@ ALONE: Final = "tests/interop/test_concurrent_writers.py"
 QUICK_ON_BOTH: Final = ("tests/unit/queue", "tests/unit/protocol")
 # the rest of tests/net is in `long`: most of it is decided above the kernel
 ON_BOTH: Final = (
-    "tests/net/test_acklog.py",
     "tests/net/test_back_copy.py",
-    "tests/net/test_claims.py",
     "tests/net/test_levels.py",
     "tests/net/test_excerpt_path.py",
     "tests/net/test_lineage.py",
     "tests/net/test_live.py",
     "tests/net/test_live_acks.py",
     "tests/net/test_live_pumps.py",
-    "tests/net/test_host_marks.py",
     "tests/net/test_marks_above_ends.py",
     "tests/net/test_passed_on.py",
     "tests/net/test_loopback.py",
-    "tests/net/test_tailers.py",
     "tests/commands/test_queue_processes.py",
     "tests/faults/test_back_copy_lock.py",
     "tests/faults/test_crash.py",

@@ -1,10 +1,23 @@
-"""The processes that hostile peers are tried on."""
+"""Java, dice, and the processes that hostile peers are tried on."""
 
+import os
+import random
 from collections.abc import Iterator
 
 import pytest
 
 from tests.faults.victims import Victim
+from tests.support.javachecks import java
+
+__all__ = ["java", "rng", "victim", "victims"]
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Dice whose seed is told when the test fails, and which CQREPL_KILL_SEED repeats."""
+    seed = os.environ.get("CQREPL_KILL_SEED") or str(random.SystemRandom().randrange(1 << 32))
+    print(f"CQREPL_KILL_SEED={seed}")
+    return random.Random(seed)
 
 
 @pytest.fixture(scope="module")

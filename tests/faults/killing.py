@@ -20,10 +20,7 @@ from cqrepl.queue import NotAQueue, Queue
 from tests.support.commands import Command, Start, commands, until
 from tests.support.relay import NOBODY, Action, Relay, drop_entry
 
-UNTIL_DONE: Final = {
-    "source": ("--until-caught-up", "--accept-returns", "2"),
-    "sink": ("--once",),
-}
+UNTIL_DONE: Final = {"source": ("--until-caught-up", "--accept-returns", "2"), "sink": ("--once",)}
 _NO_INDEX: Final = 1 << 63
 _EXCERPT: Final = b"\xc2re\x82"
 _INDEX: Final = slice(13, 21)

@@ -223,5 +223,4 @@ def tunnel_into(name: str, address: str) -> int:
 
 
 def ip(*words: str) -> bool:
-    """Run `ip`; true when it has succeeded."""
     return subprocess.run(["ip", *words], capture_output=True, check=False).returncode == 0

@@ -15,15 +15,7 @@ from cqrepl.queue.files.atomics import Words
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.write import fastappend, storewriter
 from tests.support import forks
-from tests.support.samples import (
-    Excerpts,
-    check_marks,
-    layout,
-    noon_index,
-    payloads,
-    read,
-    stored,
-)
+from tests.support.samples import Excerpts, check_marks, layout, noon_index, payloads, read, stored
 
 STEPS = (
     (Words, "store_4"),

@@ -12,9 +12,9 @@ import trio
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.tablestore import FILE_NAME
+from tests.net.test_disk_full import small_file_system
 from tests.support.commands import Command, commands
 from tests.support.replicas import at, copied, more_excerpts
-from tests.support.requirements import require
 from tests.support.samples import fill, noon_path
 
 CUT = "expected a file as long as it was, it was cut while it was in use"
@@ -31,28 +31,22 @@ async def ends(command: Command, role: str, file: Path) -> None:
     assert (code, is_found or lines[-1] == f"cqrepl {role}: {file}: {CUT}") == (4, True), lines
 
 
-async def test_the_table_store_of_a_sink(tmp_path: Path) -> None:
-    """The source goes on without it."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+@pytest.mark.parametrize("victim", ["sink", "source"])
+async def test_the_table_store_of_one_side(tmp_path: Path, victim: str) -> None:
+    """The other side goes on without it."""
+    places = {"source": tmp_path / "q", "sink": tmp_path / "copy"}
+    fill(places["source"], "FAST_DAILY", {0: 3})
     async with commands() as start:
-        source = await start("source", tmp_path / "q", "--listen", at(0))
-        sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", at(await source.port()))
-        await copied(tmp_path / "q", tmp_path / "copy")
-        os.truncate(tmp_path / "copy" / FILE_NAME, 0)
-        more_excerpts(tmp_path / "q", 3, 5)
-        await ends(sink, "sink", tmp_path / "copy" / FILE_NAME)
-        await source.terminate()
-
-
-async def test_the_table_store_of_a_source(tmp_path: Path) -> None:
-    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with commands() as start:
-        source = await start("source", tmp_path / "q", "--listen", at(0))
-        sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", at(await source.port()))
-        await copied(tmp_path / "q", tmp_path / "copy")
-        os.truncate(tmp_path / "q" / FILE_NAME, 0)
-        await ends(source, "source", tmp_path / "q" / FILE_NAME)
-        await sink.terminate()
+        source = await start("source", places["source"], "--listen", at(0))
+        to = at(await source.port())
+        sink = await start("sink", f"q={places['sink']}", "--connect", to)
+        await copied(places["source"], places["sink"])
+        os.truncate(places[victim] / FILE_NAME, 0)
+        if victim == "sink":
+            more_excerpts(places["source"], 3, 5)
+        cut, other = (sink, source) if victim == "sink" else (source, sink)
+        await ends(cut, victim, places[victim] / FILE_NAME)
+        await other.terminate()
 
 
 @pytest.mark.parametrize("arguments", [["tail", "-f"], ["append", "--lines"]])
@@ -128,10 +122,12 @@ else:
 """
 
 
-@pytest.mark.parametrize("thread", [[], ["thread"]], ids=["main", "thread"])
+TOUCHING = ("slice", "copy", "store", "compare", "unpack", "join", "hash", "load", "exchange")
+
+
 @pytest.mark.parametrize(
-    "touch",
-    ["slice", "copy", "store", "compare", "unpack", "join", "hash", "load", "exchange"],
+    ("touch", "thread"),
+    [*((touch, []) for touch in TOUCHING), ("copy", ["thread"]), ("exchange", ["thread"])],
 )
 def test_t16_whatever_touches_what_was_cut(tmp_path: Path, touch: str, thread: list[str]) -> None:
     """In the middle of a copy or a hash, or while another thread has the interpreter."""
@@ -175,10 +171,6 @@ def test_a_signal_that_is_sent(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_apart(tmp_path: Path) -> None:
     """A hole of a mapped file, and no room for a page."""
     disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        require("root", "mounting is not allowed here")
     program = """
 import mmap, os, sys
 from cqrepl.kernel.memory import name_cut_files
@@ -188,11 +180,9 @@ with open(sys.argv[1], "w+b") as opened:
     mapped = mmap.mmap(opened.fileno(), 0)
 mapped[:] = b"x" * (1 << 20)
 """
-    try:
+    with small_file_system(disk, "64k"):
         command = [sys.executable, "-P", "-c", program, str(disk / "x.cq4")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
     assert done.returncode == 6
     expected = "expected room or bytes for a page, its disk is full or fails"
     assert done.stderr == f"a program: {disk / 'x.cq4'}: {expected}\n"

@@ -87,7 +87,6 @@ def disk(tmp_path: Path) -> Iterator[FailingDisk]:
 
 
 def with_failed_sync(disk: FailingDisk) -> tuple[Path, Excerpts]:
-    """A queue of which a sync has failed, and what is in it; the disk writes again."""
     path = disk.path / "q"
     with Queue.open_for_append(path, create=layout()) as queue:
         appender = queue.appender()

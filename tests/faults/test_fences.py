@@ -104,10 +104,7 @@ def test_a_writer_in_its_append_ends_it_before(path: Path, queue: Queue) -> None
 @pytest.mark.parametrize("now_ms", [NOON_MS, NOON_MS + 86_400_000], ids=["same", "later"])
 @pytest.mark.parametrize("refused", [Appender.reserve, Appender.append_at])
 def test_one_that_was_appended_between_is_told_once(
-    path: Path,
-    queue: Queue,
-    now_ms: int,
-    refused: Callable[[Appender, ExcerptBatch], None],
+    path: Path, queue: Queue, now_ms: int, refused: Callable[[Appender, ExcerptBatch], None]
 ) -> None:
     appender = queue.appender()
     appender.append([b"0"], NOON_MS)
@@ -237,7 +234,6 @@ def test_an_appender_looks_at_the_append_lock_again(path: Path, queue: Queue) ->
 
 
 def _looks(appender: Appender) -> threading.Event:
-    """Set once the appender has looked at the append lock."""
     seen, holder = threading.Event(), appender._append_lock.holder
 
     def look() -> int | None:

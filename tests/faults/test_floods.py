@@ -70,7 +70,6 @@ async def test_t8_t25_thousands_of_idle_connections(victim: Victim, each: int) -
 
 
 def connected_to(port: int) -> int:
-    """The number of connections that a process has accepted at its port."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     local = [row for row in rows if int(row[1].partition(":")[2], 16) == port and row[9] != "0"]
     return sum(row[3] == "01" for row in local)

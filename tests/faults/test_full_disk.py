@@ -1,33 +1,18 @@
 """Appending on a disk that is full, in a process of its own that a fault would kill."""
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 from cqrepl.queue import Queue
+from tests.net.test_disk_full import small_file_system
 from tests.support import forks
 from tests.support.goldens import unpack
-from tests.support.requirements import require
 from tests.support.samples import NOON_MS, fill_up, read
 
 
-def mounted(disk: Path) -> Path:
-    """A new file system of 12 MiB there."""
-    if os.geteuid() != 0 or not shutil.which("mount"):
-        require("root", "root mounts a disk")
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        require("root", "mounting is not allowed here")
-    return disk
-
-
 def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    """On a file system of 12 MiB, in a process of its own that a fault would kill."""
-    disk = mounted(tmp_path / "disk")
-    try:
-        path = disk / "queue"
+    with small_file_system(tmp_path / "disk", "12m"):
+        path = tmp_path / "disk" / "queue"
 
         def work() -> None:
             count = fill_up(path)
@@ -35,14 +20,12 @@ def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
             assert len(read(path)) == count
 
         assert forks.run(work) == 0
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_t16_a_sparse_file_of_java_on_a_full_disk(tmp_path: Path) -> None:
     """Its pages are holes: storing into one would kill the process."""
-    disk = mounted(tmp_path / "disk")
-    try:
+    disk = tmp_path / "disk"
+    with small_file_system(disk, "12m"):
         path = disk / "queue"
         unpack("fast_daily_basic", disk).rename(path)
         [store] = path.glob("*.cq4")
@@ -63,5 +46,3 @@ def test_t16_a_sparse_file_of_java_on_a_full_disk(tmp_path: Path) -> None:
             assert len(read(path)) == 33 + taken
 
         assert forks.run(work) == 0
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)

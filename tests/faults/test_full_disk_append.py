@@ -39,7 +39,6 @@ SIZES = [8 * (6000 - step * 250) for step in range(8)]  # about 3 MiB in a cycle
 
 @contextmanager
 def loop_file_system(folder: Path, size: int) -> Iterator[Path]:
-    """A file system of its own in a file; skips where that cannot be mounted."""
     image, mounted = folder / "image", folder / "mounted"
     mounted.mkdir()
     with image.open("wb") as file:
@@ -114,7 +113,6 @@ class Filling:
 
 
 def in_a_child(work: Callable[[], Counter[str]]) -> Counter[str]:
-    """Does the work in a child, which may die; what it has counted."""
     reader, writer = os.pipe()
 
     def child() -> None:

@@ -127,7 +127,6 @@ async def test_t4_memory_does_not_follow_what_is_claimed(victim: Victim) -> None
 
 
 async def memory_with(victim: Victim, sent: bytes) -> int:
-    """The victim's memory while many have sent it this, and it has taken all of that."""
     async with AsyncExitStack() as stack:
         for nth in range(CLAIMS):
             if nth % UNGREETED_MAX == 0:

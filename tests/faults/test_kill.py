@@ -5,7 +5,6 @@ the copy must be partly there: more than nothing, less than all. In the end both
 ended in order, and Java finds what was in the source.
 """
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,23 +17,15 @@ from tests.support.copies import assert_same
 from tests.support.goldens import READ_TO_END, manifest, unpack
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
-from tests.support.javachecks import assert_java_finds
+from tests.support.javachecks import CHECKED, assert_java_finds
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-CHECKED = ("-ea", "-Dqueue.check.index=true")
 MILLION = 1_000_000
 EVERY = 4  # of the golden queues are tried with a change; all of them are replicated without kills
 WIDE: dict[str, object] = {"interop.blockSize": 16 << 20}
 NOON = {"interop.time": 1_709_640_000_000}  # a clock that stands, far from midnight
 BOTH = ("sink", "source")
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=CHECKED) as queue:
-        yield queue
 
 
 @pytest.fixture
@@ -43,13 +34,6 @@ def quick_java() -> Iterator[JavaQueue]:
     require_java()
     with JavaQueue(java_options=(*CHECKED, "-XX:TieredStopAtLevel=4")) as queue:
         yield queue
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    seed = os.environ.get("CQREPL_KILL_SEED") or str(random.SystemRandom().randrange(1 << 32))
-    print(f"CQREPL_KILL_SEED={seed}")  # shown when the test fails
-    return random.Random(seed)
 
 
 async def kill_in_turn(both: Pair, rng: random.Random, kills: int) -> None:

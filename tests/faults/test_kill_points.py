@@ -7,7 +7,6 @@ points by Java, and both can append.
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,14 +16,13 @@ from cqrepl.queue import Durability
 from cqrepl.queue.files.filebytes import FileBytes
 from tests.faults.tracing import die_before, require_strace, write_calls
 from tests.faults.writers import WAIT_MAX_S, Left, Plan, java_survives, survives
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import check_marks
 from wire.header import is_ready
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-CHECKED = ("-ea", "-Dqueue.check.index=true")
 EVERY = int(os.environ.get("CQREPL_KILL_CALL_EVERY", "10"))
 JAVA_EVERY = int(os.environ.get("CQREPL_KILL_JAVA_EVERY", "10"))
 PLANS = (  # each with the number of excerpts
@@ -32,13 +30,6 @@ PLANS = (  # each with the number of excerpts
     (Plan(roll_cycle="TEST2_DAILY", per_cycle=90), 400),
     (Plan(roll_cycle="TEST_DAILY", per_cycle=20, durability=Durability.SYNCED), 110),
 )
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=CHECKED) as queue:
-        yield queue
 
 
 def unfinished(path: Path) -> list[str]:

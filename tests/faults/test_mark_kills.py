@@ -33,7 +33,6 @@ def raise_mark(path: Path, host: int, index: int) -> None:
 
 
 def kept(path: Path) -> dict[int, int]:
-    """The sent mark of each host; no other mark is kept."""
     with Queue.open(path) as queue:
         found = queue.host_marks.load()
     assert all(marks.get(MarkLevel.ACKNOWLEDGED, -1) == -1 for marks in found.values())

@@ -146,7 +146,6 @@ class Promotion:
 
 
 def points(folder: Path, mounted: PowerCuts | None, step: int) -> int:
-    """Tries every so many points of a promotion; how many of them there were."""
     for tried, at in enumerate(range(1, POINTS_MAX, step)):
         own = folder / f"at{at}"
         own.mkdir()

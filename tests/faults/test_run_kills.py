@@ -10,18 +10,17 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from cqrepl.console.loglines import port_told
 from cqrepl.kernel import live
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.storefile import START, StoreFile
+from tests.faults.test_real_power_cuts import listening, until
 from tests.faults.tracing import require_strace
 from tests.support.copies import assert_same
 from tests.support.processes import send, written_pid
@@ -37,13 +36,6 @@ STOPPED: Final = "stopped by SIGSTOP"
 KILLED: Final = f"killed by {signal.SIGKILL.name}"
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def make_original(path: Path) -> None:
     numbers = iter(payloads(CYCLES * PER_CYCLE))
     with Queue.open_for_append(path, create="FAST_DAILY") as queue:
@@ -52,20 +44,6 @@ def make_original(path: Path) -> None:
                 index = noon_index(ahead=ahead, sequence=first)
                 batch = ExcerptBatch.of(index, [next(numbers) for _ in range(PER_BATCH)])
                 queue.appender().append_at(batch)
-
-
-@contextmanager
-def source_of(path: Path, said: Path) -> Iterator[int]:
-    """A source that lives for the block; its port."""
-    words = [str(BIN / "cqrepl"), "source", f"q={path}", "--listen", "127.0.0.1:0", "--runs"]
-    with said.open("wb") as log, subprocess.Popen(words, stderr=log) as process:
-        try:
-            until(lambda: port_told(said.read_text()) is not None)
-            port = port_told(said.read_text())
-            assert port is not None
-            yield port
-        finally:
-            process.terminate()
 
 
 def dead_runs(copy: Path) -> int:
@@ -86,8 +64,6 @@ def dead_runs(copy: Path) -> int:
 
 
 class Sinks:
-    """Sinks of one copy, one after the other."""
-
     def __init__(self, folder: Path, port: int) -> None:
         self.copy = folder / "copy"
         self._folder = folder
@@ -143,7 +119,8 @@ def test_a_sink_killed_around_writes_of_runs(tmp_path: Path) -> None:
     original = tmp_path / "original"
     make_original(original)
     excerpts, chance = read(original), random.Random(1)
-    with source_of(original, tmp_path / "said") as port:
+    words = ("source", f"q={original}", "--runs")
+    with listening(tmp_path / "said", *words) as port:
         sinks = Sinks(tmp_path, port)
         for kill in (sinks.killed_behind, sinks.killed_before) * 3:
             kill(chance.randint(1, 2))

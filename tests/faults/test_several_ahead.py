@@ -134,7 +134,16 @@ async def try_order(
     assert [found[index] for index, _ in written] == [text for _, text in written]
 
 
-@pytest.mark.parametrize("order", ORDERS)
+FIRST_OF_EACH = [order for order in ORDERS if order[1] < order[2]]  # the others in the long run
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param(order, marks=[] if order in FIRST_OF_EACH else [pytest.mark.long])
+        for order in ORDERS
+    ],
+)
 async def test_each_order_is_equal_or_told(tmp_path: Path, order: tuple[int, ...]) -> None:
     await try_order(tmp_path, order, 1, 100, None)
 

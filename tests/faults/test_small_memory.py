@@ -14,14 +14,14 @@ from tests.support.replicas import at, eventually, last_of
 from tests.support.samples import NOON_MS, layout
 
 MIB = 1 << 20
-SIZE = 1024 * MIB
+SIZE = 512 * MIB
 LIMIT = 128 * MIB
 EXCERPT = 4096
 BATCH = 256
 
 
 def make_queue(path: Path) -> int:
-    """A queue of a gibibyte that is on the disk, and nowhere in memory; its last index."""
+    """A queue of half a gibibyte that is on the disk, and nowhere in memory; its last index."""
     with Queue.open_for_append(path, create=layout()) as queue:
         appender = queue.appender()
         for _ in range(SIZE // (BATCH * EXCERPT)):
@@ -41,13 +41,10 @@ def forget(path: Path) -> None:
             os.close(number)
 
 
-async def test_a_gibibyte_in_128_mebibytes_each(tmp_path: Path) -> None:
+async def test_half_a_gibibyte_in_128_mebibytes_each(tmp_path: Path) -> None:
     original, copy = tmp_path / "q", tmp_path / "copy"
     last = make_queue(original)
-    with (
-        memory_group("source", LIMIT) as of_source,
-        memory_group("sink", LIMIT) as of_sink,
-    ):
+    with memory_group("source", LIMIT) as of_source, memory_group("sink", LIMIT) as of_sink:
         async with (
             commands(500, before=of_source.entering) as start_source,
             commands(500, before=of_sink.entering) as start_sink,

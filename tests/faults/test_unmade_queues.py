@@ -15,7 +15,7 @@ from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.errors import UnfinishedQueue
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import ENTRY, EntryLog, LogKind
-from tests.faults.test_full_disk import mounted
+from tests.net.test_disk_full import small_file_system
 from tests.support import forks
 from tests.support.replicas import copied, eventually, more_excerpts
 from tests.support.samples import NOON_MS, fill, layout, read
@@ -36,8 +36,8 @@ def leave(path: Path, left: bytes) -> None:
 
 
 def test_a_queue_that_is_made_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    disk = mounted(tmp_path / "disk")
-    try:
+    disk = tmp_path / "disk"
+    with small_file_system(disk, "12m"):
         path = disk / "queue"
         path.mkdir()
         ballast = disk / "ballast"
@@ -52,8 +52,6 @@ def test_a_queue_that_is_made_on_a_full_disk_leaves_nothing(tmp_path: Path) -> N
         ballast.unlink()
         with Queue.open_for_append(path, create=layout()) as queue:
             queue.append(b"0", now_ms=NOON_MS)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.parametrize("call", ["open", "posix_fallocate", "pwrite", "link", "unlink"])

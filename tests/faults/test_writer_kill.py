@@ -11,7 +11,6 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,12 @@ from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.faults.writers import WAIT_MAX_S, Left, Plan, java_survives, survives
 from tests.support import forks
-from tests.support.java import JavaQueue, require_java
+from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import check_marks
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-CHECKED = ("-ea", "-Dqueue.check.index=true")
 POINTS = int(os.environ.get("CQREPL_KILL_POINTS", "200"))
 POINTS_MAX = 20 * POINTS  # where so many are needed to meet a writer everywhere
 EVERYWHERE = ("with the write lock", "in a new store file", "before the table store was whole")
@@ -41,20 +39,6 @@ PLANS = (
     Plan(roll_cycle="TEST2_DAILY", per_cycle=90),
     Plan(roll_cycle="TEST4_SECONDLY", per_cycle=300),
 )
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=CHECKED) as queue:
-        yield queue
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    seed = os.environ.get("CQREPL_KILL_SEED") or str(random.SystemRandom().randrange(1 << 32))
-    print(f"CQREPL_KILL_SEED={seed}")  # shown when the test fails
-    return random.Random(seed)
 
 
 def kill_at(plan: Plan, path: Path, number: int, life_s: float) -> tuple[int, Left]:

@@ -72,12 +72,10 @@ class Plan:
 
 
 def payload_of(number: int) -> bytes:
-    """9 to 49 bytes that tell their number."""
     return b"%08d" % number + hashlib.sha512(b"%d" % number).digest()[: 1 + number * 7 % 41]
 
 
 def read_numbers(path: Path) -> int:
-    """The number of excerpts, each of which is the one that must be there."""
     excerpts = read(path)
     for number, (_, data) in enumerate(excerpts):
         assert data == payload_of(number), f"excerpt {number} is {data!r}"

@@ -53,7 +53,6 @@ def main() -> None:
 
 
 def _prepared(target: Target, folder: Path) -> list[str]:
-    """Writes what the target starts from; the flags that say so."""
     found, start, words = folder / "found", folder / "start", folder / "words"
     found.mkdir(parents=True, exist_ok=True)
     corpus.write(target.seeds, start)

@@ -30,7 +30,6 @@ def documents() -> Iterator[bytes]:
 
 
 def bodies() -> Iterator[bytes]:
-    """The bodies of the first documents of the same."""
     return (data[4:] for data in documents() if len(data) > 4)
 
 
@@ -86,7 +85,6 @@ def changed(seeds: Seeds, change: Callable[[bytes], bytes]) -> Seeds:
 
 
 def both(*several: Seeds) -> Seeds:
-    """The seeds of each of these."""
     return lambda: (seed for seeds in several for seed in seeds())
 
 

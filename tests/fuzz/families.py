@@ -25,7 +25,6 @@ _MODULES: Final = dict.fromkeys(PLANTED, "planted") | {
 
 
 def targets(family: str) -> Family:
-    """All targets of a family by their names."""
     found: Family = import_module(f"tests.fuzz.{family}_targets").TARGETS
     return found
 

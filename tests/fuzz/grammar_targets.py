@@ -39,10 +39,7 @@ def values_any(data: bytes) -> None:
 def documents_any(data: bytes) -> None:
     """Documents as the reader has them, and what was parsed is built again."""
     for stream in (data, framed(data)):
-        for construct, padding in (
-            (grammar.Documents, False),
-            (grammar.PaddedDocuments, True),
-        ):
+        for construct, padding in ((grammar.Documents, False), (grammar.PaddedDocuments, True)):
             found = construct.parse(stream)
             judged = [(each.header.metadata, each.body) for each in found.documents]
             assert judged == ready(stream, padding=padding)

@@ -53,13 +53,11 @@ def find_any(data: bytes) -> None:
 
 
 def excerpts_in(found: Found, store: bytes) -> list[bytes]:
-    """The payloads."""
     places = zip(found.offsets, found.lengths, strict=True)
     return [store[offset : offset + length] for offset, length in places]
 
 
 def judged_excerpts(store: bytes) -> list[bytes]:
-    """The same, by the reader of documents."""
     found: list[bytes] = []
     for document in DocumentReader(store, padding=True):
         if not is_ready(document.word):

@@ -31,7 +31,6 @@ def error(data: bytes) -> None:
 
 
 def hang(data: bytes) -> None:
-    """Does not end."""
     while _is_met(data):
         time.sleep(0.01)
 
@@ -45,7 +44,6 @@ def memory(data: bytes) -> None:
 
 
 def output(data: bytes) -> None:
-    """Prints."""
     if _is_met(data):
         print("planted")
 

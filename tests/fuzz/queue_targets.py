@@ -80,7 +80,6 @@ def queue_any(data: bytes) -> None:
 
 
 def read(path: Path, index: int) -> Excerpts:
-    """The excerpts from an index on; none where the queue is damaged."""
     excerpts: Excerpts = []
     with only(QueueError), Queue.open(path) as queue:
         first, last = queue.first_index(), queue.last_index()
@@ -91,7 +90,6 @@ def read(path: Path, index: int) -> Excerpts:
 
 
 def _dump(path: Path, index: int) -> None:
-    """Reads a file as `wire-dump --from` does, and as `wire-dump --follow` does."""
     with path.open("rb") as file, only(WireError):
         opened = Input(file, path)
         opened.open_documents()

@@ -37,7 +37,6 @@ def only(*announced: type[Exception]) -> Iterator[None]:
 
 
 def parts_of(data: bytes) -> list[bytes]:
-    """The parts between separators."""
     return data.split(SEPARATOR)
 
 
@@ -71,7 +70,6 @@ def unframed(stream: bytes) -> bytes:
 
 
 def pieces(data: bytes, cuts: bytes) -> Iterator[bytes]:
-    """The data in pieces, whose lengths the bytes of `cuts` give in turn; some are empty."""
     at, turn = 0, 0
     while at < len(data):
         size = cuts[turn % len(cuts)] if cuts else len(data)

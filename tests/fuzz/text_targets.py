@@ -83,9 +83,6 @@ def encode_any(data: bytes) -> None:
 TARGETS: Final[Family] = {
     "dump-text": Target(run=dump_any, seeds=spread(documents, 400), tokens=TOKENS),
     "encode-text": Target(
-        run=encode_any,
-        seeds=spread(texts, 400, length_max=600),
-        tokens=_WORDS,
-        length_max=1024,
+        run=encode_any, seeds=spread(texts, 400, length_max=600), tokens=_WORDS, length_max=1024
     ),
 }

@@ -142,10 +142,7 @@ TARGETS: Final[Family] = {
     ),
     "splitter": Target(
         run=split_any,
-        seeds=both(
-            changed(_streams, _with_cuts),
-            changed(changed(_streams, unframed), _with_cuts),
-        ),
+        seeds=both(changed(_streams, _with_cuts), changed(changed(_streams, unframed), _with_cuts)),
         tokens=(SEPARATOR, b"\0\0\0\0", b"\0\0\0\x80", b"\0\0\0\xc0", b"\x05\0\0\0", b"\0\0\0\x40"),
         length_max=512,
     ),

@@ -5,6 +5,7 @@ was said beforehand.
 """
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from cqrepl.testing.faults import FLOOD
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import INSIDE, Fault, Kind, RunPlan
-from tests.support.schedules import assert_kept, seeds
+from tests.support.schedules import assert_kept, schedule, seeds
 
 SECONDS = 10.0
 SEEDS = seeds(5)
@@ -33,23 +34,7 @@ LONG_SEEDS = range(200)
 OF_OLD = ["67c311805f301a5a", "79841813b719de43", "0bf8d1b75b4ffc69"]  # keys of the first seeds
 
 
-def plan(
-    *faults: Fault,
-    seed: int = 0,
-    hosts: int = 3,
-    seconds: float = 12.0,
-    roll_cycle: str = "FAST_DAILY",
-    rate: float = 4.0,
-) -> RunPlan:
-    return RunPlan(
-        seed=seed,
-        seconds=seconds,
-        hosts=hosts,
-        roll_cycle=roll_cycle,
-        rate=rate,
-        faults=faults,
-        changing=True,
-    )
+plan = partial(schedule, hosts=3, rate=4.0, changing=True)
 
 
 def counts(outcome: Outcome) -> Counter[str]:
@@ -111,9 +96,7 @@ def test_who_leads_floods_the_sockets_while_they_are_cut() -> None:
 
 
 FAIL_OVERS = plan(
-    Fault(5.0, Kind.FAIL_OVER, 2, 0, 1.0),
-    Fault(13.0, Kind.FAIL_OVER, 3, 0, 1.0),
-    seconds=20.0,
+    Fault(5.0, Kind.FAIL_OVER, 2, 0, 1.0), Fault(13.0, Kind.FAIL_OVER, 3, 0, 1.0), seconds=20.0
 )
 
 
@@ -132,9 +115,7 @@ def test_the_same_seed_tells_the_same_story() -> None:
     assert (one.digest, one.called_safe) == (other.digest, other.called_safe)
 
 
-def test_a_copy_that_forgets_what_it_has_promised_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_copy_that_forgets_what_it_has_promised_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keptepochs, "store_epochs", lambda path, epochs: None)
     outcome = run(FAIL_OVERS)
     assert outcome.check in ("epochs", "promotion"), outcome.broken
@@ -204,10 +185,7 @@ def test_what_is_told_in_the_end_and_does_not_come_is_found(
 
 # ---- what a copy may say -------------------------------------------------------------------------
 
-BEHIND = (
-    Fault(4.0, Kind.CLOCK_STEP, 3, 0, 0.05, step_s=-7200.0),
-    Fault(6.0, Kind.STOP, 3, 0, 1.0),
-)
+BEHIND = (Fault(4.0, Kind.CLOCK_STEP, 3, 0, 0.05, step_s=-7200.0), Fault(6.0, Kind.STOP, 3, 0, 1.0))
 
 
 def test_a_copy_whose_clock_is_hours_behind_takes_no_cycle_of_times_to_come() -> None:

@@ -30,10 +30,8 @@ def test_a_seed_and_its_story() -> None:
     assert "!!data #binary" not in result.stdout
     with_documents = invoke("--seed", 3, "--seconds", 5, "--story")
     assert "!!data #binary" in with_documents.stdout
-    assert (
-        with_documents.stdout.splitlines()[-1].split("trace")[1]
-        == (result.stdout.splitlines()[-1].split("trace")[1])
-    )
+    one, other = (each.stdout.splitlines()[-1] for each in (result, with_documents))
+    assert one.split("trace")[1] == other.split("trace")[1]
 
 
 def test_a_failing_seed_is_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +94,8 @@ def test_two_processes_share_the_seeds(tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["--seeds", "1..5", "--seconds", 3, "--jobs", 2, "--results", results]
     assert invoke(*words).exit_code == 0
-    assert sorted(json.loads(line)["seed"] for line in results.read_text().splitlines()) == [
-        1, 2, 3, 4, 5,
-    ]  # fmt: skip
+    found = sorted(json.loads(line)["seed"] for line in results.read_text().splitlines())
+    assert found == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from cqrepl.protocol.states import (
 )
 from cqrepl.testing.laboratory import run
 from cqrepl.testing.plan import Fault, Kind, RunPlan
+from tests.support.schedules import schedule
 
 Patch = pytest.MonkeyPatch
 Pairs = set[tuple[Enum, Enum]]
@@ -57,15 +58,8 @@ def lends_at_once(monkeypatch: Patch) -> None:
 def plan(roll_cycle: str) -> RunPlan:
     """Two hosts that have much for each other now and then, over a link that breaks."""
     floods = [Fault(1.0 + nth / 10, Kind.FLOOD, 1, 2, 0.0) for nth in range(5)]
-    return RunPlan(
-        seed=0,
-        seconds=5.0,
-        hosts=2,
-        roll_cycle=roll_cycle,
-        rate=20.0,
-        faults=(*floods, Fault(3.0, Kind.CUT, 1, 2, 0.3)),
-        both_ways=True,
-    )
+    cut = Fault(3.0, Kind.CUT, 1, 2, 0.3)
+    return schedule(*floods, cut, seconds=5.0, roll_cycle=roll_cycle, both_ways=True)
 
 
 class Noted(LaneMoves):

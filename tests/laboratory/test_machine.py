@@ -57,7 +57,7 @@ async def test_a_dead_process_has_no_locks(tmp_path: Path) -> None:
     queue.close()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 async def test_a_power_cut_takes_pages_that_were_not_synced_and_no_others(
     tmp_path: Path, seed: int, autojump_clock: MockClock
 ) -> None:
@@ -80,7 +80,7 @@ async def test_a_power_cut_takes_pages_that_were_not_synced_and_no_others(
         assert page == b"a" * PAGE or (nth in (2, 5) and page == later)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 async def test_a_power_cut_leaves_what_has_gone_to_quarantine(
     tmp_path: Path, seed: int, autojump_clock: MockClock
 ) -> None:

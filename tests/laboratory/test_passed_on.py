@@ -1,26 +1,22 @@
 """Hosts that take a queue in and pass it on, from seeds and with faults on purpose."""
 
+from functools import partial
+
 import pytest
 
 from cqrepl.testing.cluster import Stream
 from cqrepl.testing.laboratory import run
 from cqrepl.testing.plan import Fault, Kind, Route, RunPlan
+from tests.support.schedules import schedule
 
 CHAIN = (Route(1, 3, 2), Route(1, 4, 3))  # from host 1 by hosts 2 and 3 to host 4
 SECONDS = 6.0
 
 
-def plan(*faults: Fault, roll_cycle: str = "TEST4_DAILY") -> RunPlan:
-    return RunPlan(
-        seed=1,
-        seconds=SECONDS,
-        hosts=4,
-        roll_cycle=roll_cycle,
-        rate=4.0,
-        faults=faults,
-        both_ways=True,
-        routes=CHAIN,
-    )
+plan = partial(
+    schedule, seed=1, seconds=SECONDS, hosts=4, roll_cycle="TEST4_DAILY", rate=4.0,
+    both_ways=True, routes=CHAIN,
+)  # fmt: skip
 
 
 def test_new_copies_along_a_chain() -> None:

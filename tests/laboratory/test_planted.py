@@ -28,6 +28,7 @@ from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
 from cqrepl.testing.shortener import shortened
 from cqrepl.testing.transcript import transcript
+from tests.support.schedules import schedule
 
 SEEDS = 200
 SECONDS = 30.0
@@ -167,9 +168,7 @@ def power_cut(seed: int) -> RunPlan:
     """A source that writes little and loses its power: rare among all faults that are drawn."""
     at = 5.0 + random.Random(seed).random() * 3.0
     cut = Fault(at, Kind.POWER_CUT, SOURCE, 0, 0.3)
-    return RunPlan(
-        seed=seed, seconds=10.0, hosts=2, roll_cycle="FAST_DAILY", rate=2.0, faults=(cut,)
-    )
+    return schedule(cut, seed=seed, seconds=10.0, rate=2.0)
 
 
 def power_cuts_at_calls(seed: int) -> RunPlan:
@@ -186,16 +185,12 @@ def power_cuts_at_calls(seed: int) -> RunPlan:
 def power_cuts_of_both(seed: int) -> RunPlan:
     at = 5.0 + random.Random(seed).random() * 3.0
     cuts = tuple(Fault(at, Kind.POWER_CUT, host, 0, 0.3) for host in (SOURCE, 2))
-    return RunPlan(
-        seed=seed, seconds=10.0, hosts=2, roll_cycle="FAST_DAILY", rate=20.0, faults=cuts
-    )
+    return schedule(*cuts, seed=seed, seconds=10.0)
 
 
 def bit_flip(seed: int) -> RunPlan:
     flip = Fault(5.0 + random.Random(seed).random() * 3.0, Kind.BIT_FLIP, 2, 0, 0.3)
-    return RunPlan(
-        seed=seed, seconds=10.0, hosts=2, roll_cycle="FAST_DAILY", rate=20.0, faults=(flip,)
-    )
+    return schedule(flip, seed=seed, seconds=10.0)
 
 
 def gc_of_a_slow_sink(seed: int) -> RunPlan:
@@ -203,9 +198,7 @@ def gc_of_a_slow_sink(seed: int) -> RunPlan:
     at = 10.0 + random.Random(seed).random() * 3.0
     stall = Fault(at, Kind.STALL, 3, SOURCE, 8.0)
     gc = Fault(at + 6.0, Kind.GC, SOURCE, 0, 0.05)
-    return RunPlan(
-        seed=seed, seconds=30.0, hosts=3, roll_cycle="TEST_SECONDLY", rate=20.0, faults=(stall, gc)
-    )
+    return schedule(stall, gc, seed=seed, seconds=30.0, hosts=3, roll_cycle="TEST_SECONDLY")
 
 
 PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [

@@ -5,26 +5,29 @@ python -m tests.spark.committing TARGET STAGING COUNT [QUEUE ...]
 With names of queues it stages the same for each of these, which are below the target.
 """
 
+import signal
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
-from cqrepl.queue import QueueLayout
+from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.manyqueues import Parts, QueueSet, commit_many, stage_many
 from cqrepl.spark.staging import StagedPart, Target, begin, commit, stage
 from tests.support.samples import Excerpts, noon_index
 
 ROLL_CYCLE = "FAST_DAILY"
+ROOT = Path(__file__).parents[2]
 CYCLES = 4
 SHIFT = by_name(ROLL_CYCLE).shift
 BATCH = 200
 
 
 def excerpts(count: int) -> Excerpts:
-    """So many excerpts in each of some cycles."""
     return [
         (noon_index(ROLL_CYCLE, ahead=ahead, sequence=number), b"%d %d" % (ahead, number) * 20)
         for ahead in range(CYCLES)
@@ -78,7 +81,6 @@ def named_batches(
 def many_staged(
     folder: Path, queues: QueueSet, rows: Mapping[str, Excerpts], tasks: int = 3
 ) -> list[Parts]:
-    """The parts of several queues that so many tasks stage. A task ends in the middle of any."""
     begin(folder)
     given = [(name, *row) for name, some in rows.items() for row in some]
     size = max(1, -(-len(given) // tasks))
@@ -86,6 +88,36 @@ def many_staged(
         stage_many(folder, queues, named_batches(given[at : at + size]))
         for at in range(0, len(given), size)
     ]
+
+
+def kill_when_reached(queue: Path, length: int, *words: object) -> bool:
+    """Kills a process of this module once a queue is so long; true if it was in time."""
+    command = [sys.executable, "-m", "tests.spark.committing", *map(str, words)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"staged\n"
+        while child.poll() is None:
+            if queue.is_dir() and any(queue.glob("*.cq4")):
+                with Queue.open(queue) as found:
+                    if found.count() >= length:
+                        child.kill()
+                        break
+    return child.returncode == -signal.SIGKILL
+
+
+@contextmanager
+def written_elsewhere(path: Path) -> Iterator[None]:
+    """Has another process hold a queue's append lock for the length of a block."""
+    holding = (
+        "import sys, cqrepl.queue as q; w = q.Queue.open_for_append(sys.argv[1]);"
+        "w.append_lock.acquire(); print('held', flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", holding, str(path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        yield
+        other.communicate()
 
 
 def commit_by_names(folder: Path, staging: Path, rows: Excerpts, names: list[str]) -> None:
@@ -97,7 +129,6 @@ def commit_by_names(folder: Path, staging: Path, rows: Excerpts, names: list[str
 
 
 def commit_one(path: Path, staging: Path, rows: Excerpts) -> None:
-    """Does all of it with one queue."""
     parts = staged(staging, rows)
     print("staged", flush=True)
     commit(target(path), parts)

@@ -13,13 +13,13 @@ import pytest
 
 from tests.conftest import child_processes, wait_for_children
 from tests.spark.quickjava import OPTIONS
-from tests.support.java import JavaQueue, require_java
-from tests.support.requirements import require
+from tests.support.javachecks import java
+from tests.support.requirements import promised, require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHECKED = ("-ea", "-Dqueue.check.index=true")  # Java's own assertions
+__all__ = ["java", "spark"]
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -33,6 +33,20 @@ SETTINGS = {
 
 
 _java_processes: set[int] = set()
+EXTRAS = ("pyspark", "pyarrow")
+NOT_INSTALLED = [name for name in EXTRAS if find_spec(name) is None]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves the tests out where what they import is not installed, unless that was promised."""
+    is_left_out = collection_path.match("test_*.py") and "spark" not in promised()
+    return True if NOT_INSTALLED and is_left_out else None
+
+
+def pytest_report_header() -> str | None:
+    """The report's line that says so."""
+    missing = ", ".join(NOT_INSTALLED)
+    return f"tests/spark is left out: {missing} not installed" if missing else None
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,8 +59,6 @@ def _no_process_is_left() -> Iterator[None]:
 
 def spark_missing() -> str | None:
     """The reason why no session can be made here; None when one can."""
-    if find_spec("pyspark") is None:
-        return "pyspark is not installed"
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         return "no java on the path"
     return None
@@ -86,11 +98,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     gateway.shutdown()
     java.stdin.close()
     java.wait()
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    """The real Java, which checks what it reads."""
-    require_java()
-    with JavaQueue(java_options=CHECKED) as queue:
-        yield queue

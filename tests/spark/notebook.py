@@ -26,17 +26,14 @@ open(sys.argv[2], "w").write(json.dumps(printed))
 
 
 def code_cells(path: Path) -> list[dict[str, Any]]:
-    """The code cells of a notebook."""
     return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
 
 
 def shown(cell: dict[str, Any]) -> str:
-    """The text that a cell has printed, as the notebook shows it."""
     return "".join("".join(output["text"]) for output in cell["outputs"])
 
 
 def run(path: Path) -> list[str]:
-    """The text that each code cell prints now."""
     with tempfile.TemporaryDirectory() as folder:
         cells, printed = Path(folder) / "cells.json", Path(folder) / "printed.json"
         cells.write_text(json.dumps(["".join(cell["source"]) for cell in code_cells(path)]))
@@ -51,7 +48,6 @@ def run(path: Path) -> list[str]:
 
 
 def write(path: Path, printed: list[str]) -> None:
-    """Puts what the cells print into the notebook."""
     notebook = json.loads(path.read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for number, (cell, text) in enumerate(zip(cells, printed, strict=True), 1):

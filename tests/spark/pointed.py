@@ -39,7 +39,6 @@ SETTINGS: Final = {
 
 
 def archive(spark: "SparkSession", work: Path) -> None:
-    """Archives `queue` to `out`, a task for each cycle."""
     from cqrepl.spark.jobs.archive import archive as job
 
     job(spark, work / "queue", work / "out", with_open=True, task_bytes=1)
@@ -80,7 +79,6 @@ def preload(spark: "SparkSession", work: Path) -> None:
 
 
 def write(spark: "SparkSession", work: Path) -> None:
-    """Writes the rows of `queue` to `written`."""
     from cqrepl.spark import in_index_order
 
     frame = spark.read.format("chronicle").option("splitExcerpts", 100).load(str(work / "queue"))
@@ -100,7 +98,6 @@ def write_many(spark: "SparkSession", work: Path) -> None:
 
 
 def rebuild_manifest(spark: "SparkSession", work: Path) -> None:
-    """Makes the manifest of `archived` anew."""
     from cqrepl.spark.jobs.manifestmaker import make_manifest
 
     make_manifest(spark, work / "archived", queue=work / "large", replaces=True, is_applied=True)

@@ -29,16 +29,7 @@ from typing import Final
 
 VARIABLE: Final = "CQREPL_TEST_POINTS"
 _EVENTS: Final = frozenset(
-    (
-        "open",
-        "os.rename",
-        "os.link",
-        "os.mkdir",
-        "os.remove",
-        "os.rmdir",
-        "os.scandir",
-        "os.listdir",
-    )
+    f"os.{name}" for name in ("rename", "link", "mkdir", "remove", "rmdir", "scandir", "listdir")
 )
 WORK: Final = "work"  # in a job's folder, all that it touches
 _PAUSE_S: Final = 0.01
@@ -102,7 +93,7 @@ class _Points:
 
     def take(self, event: str, arguments: tuple[object, ...]) -> None:
         """Looks whether this is a point, and whether it is the one."""
-        if event not in _EVENTS or getattr(self._within, "is", False):
+        if (event != "open" and event not in _EVENTS) or getattr(self._within, "is", False):
             return
         for each in arguments[:2]:
             if isinstance(each, str | bytes | os.PathLike):

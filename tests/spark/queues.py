@@ -15,7 +15,6 @@ FIRST = index_of(CYCLE, SEQUENCE_FIRST, 32)
 
 
 def payload(number: int) -> bytes:
-    """The payload of the excerpt of this number; no two are alike."""
     return b"excerpt %012d of a queue that is replicated" % number
 
 
@@ -55,12 +54,13 @@ def note_closed(path: Path, cycle: Cycle = CYCLE) -> None:
         queue.cycles.closed.note_below(Cycle(cycle + 1))
 
 
-def break_at(path: Path, number: int) -> None:
-    """Makes a length lead nowhere: what is behind cannot be followed."""
+def break_at(path: Path, number: int) -> int:
+    """Makes a length lead nowhere: what is behind cannot be followed. Returns the position."""
     position = path.read_bytes().index(payload(number)) - 4
     with path.open("r+b") as file:
         file.seek(position)
         file.write((0x3FFF_FF00).to_bytes(4, "little"))
+    return position
 
 
 def overwrite_word(store: Path, body: bytes, word: int) -> None:

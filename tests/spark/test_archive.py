@@ -6,15 +6,22 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
-from cqrepl.queue import LayoutMismatch, Queue, QueueError, cycle_of
+from cqrepl.queue import LayoutMismatch, Queue, QueueError
 from cqrepl.queue.files.keptidentity import new_identity
-from cqrepl.queue.format.index import Index
+from cqrepl.spark.failures import JobFailed, one_line
+from cqrepl.spark.jobs import archive as job
+from cqrepl.spark.jobs.archive import archive
+from cqrepl.spark.jobs.archivefiles import read_manifest
+from cqrepl.spark.jobs.archivelock import locked_archive
+from cqrepl.spark.jobs.archiveplace import place_of
+from cqrepl.spark.jobs.audit import audit
+from cqrepl.spark.jobs.restore import restore
 from tests.spark.queues import (
     CYCLE,
     DAY_MS,
@@ -25,12 +32,10 @@ from tests.spark.queues import (
     overwrite_word,
     payload,
 )
+from tests.spark.test_archive_store import alter
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import flip_byte
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SMALL_TASKS = 1 << 20
 
@@ -41,22 +46,18 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_queue(tmp_path_factory.mktemp("queue") / "orders", (1000, 100_000, 500))
 
 
-def archived(spark: "SparkSession", queue: Path, out: Path, **options: bool) -> tuple[int, int]:
-    from cqrepl.spark.jobs.archive import archive
-
+def archived(spark: SparkSession, queue: Path, out: Path, **options: bool) -> tuple[int, int]:
     manifest, new = archive(spark, queue, out, task_bytes=SMALL_TASKS, **options)
     return manifest.count, new
 
 
 def restored(
-    spark: "SparkSession", archive: Path, target: Path, task_bytes: int = SMALL_TASKS
+    spark: SparkSession, archive: Path, target: Path, task_bytes: int = SMALL_TASKS
 ) -> tuple[int, ...]:
-    from cqrepl.spark.jobs.restore import restore
-
     return restore(spark, archive, target, task_bytes=task_bytes).made
 
 
-def jobs_of(spark: "SparkSession", work: Callable[..., tuple[int, ...]], *arguments: object) -> int:
+def jobs_of(spark: SparkSession, work: Callable[..., tuple[int, ...]], *arguments: object) -> int:
     """The number of Spark's jobs that it takes to make all three cycles."""
     context = spark.sparkContext
     context.setJobGroup(str(arguments[1]), "counted")
@@ -67,9 +68,7 @@ def jobs_of(spark: "SparkSession", work: Callable[..., tuple[int, ...]], *argume
     return len(context.statusTracker().getJobIdsForGroup(str(arguments[1])))
 
 
-def assert_same(spark: "SparkSession", *paths: Path) -> None:
-    from cqrepl.spark.jobs.audit import audit
-
+def assert_same(spark: SparkSession, *paths: Path) -> None:
     found = audit(spark, paths)
     assert found.is_same, found.differences
 
@@ -77,7 +76,7 @@ def assert_same(spark: "SparkSession", *paths: Path) -> None:
 @pytest.mark.java
 @pytest.mark.timeout(BUILD_TIMEOUT_S + 600)
 def test_java_verifies_what_is_restored(
-    spark: "SparkSession", queue: Path, tmp_path: Path, java: JavaQueue
+    spark: SparkSession, queue: Path, tmp_path: Path, java: JavaQueue
 ) -> None:
     assert archived(spark, queue, tmp_path / "out", with_open=True) == (101_500, 3)
     back = tmp_path / "back"
@@ -88,12 +87,14 @@ def test_java_verifies_what_is_restored(
     for file in sorted(whole.glob("*.cq4")):
         assert (back / file.name).read_bytes() == file.read_bytes()
     assert restored(spark, tmp_path / "out", back) == ()
+    with Queue.open(back) as made:
+        assert made.cycles.has_ended(CYCLE)  # what was closed is closed again
     answer = java.call("verify", back, 2000)
     assert answer.exit == 0, answer
     assert answer.lines[0]["count"] == 101_500
 
 
-def test_spark_reads_an_archive(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+def test_spark_reads_an_archive(spark: SparkSession, queue: Path, tmp_path: Path) -> None:
     archived(spark, queue, tmp_path / "out")
     frame = spark.read.parquet(str(tmp_path / "out"))
     assert frame.columns == ["index", "payload", "day", "cycle"]
@@ -104,7 +105,7 @@ def test_spark_reads_an_archive(spark: "SparkSession", queue: Path, tmp_path: Pa
     assert str(row["day"]) == "2023-11-14"
 
 
-def test_again_takes_only_what_is_new(spark: "SparkSession", tmp_path: Path) -> None:
+def test_again_takes_only_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
     queue, out, back = make_queue(tmp_path / "queue", (100, 200)), tmp_path / "out", tmp_path / "b"
     assert archived(spark, queue, out, with_open=True) == (300, 2)
     assert archived(spark, queue, out, with_open=True) == (300, 0)
@@ -119,7 +120,7 @@ def test_again_takes_only_what_is_new(spark: "SparkSession", tmp_path: Path) -> 
     assert excerpts(back) == excerpts(queue)
 
 
-def test_an_older_backup_in_place_of_the_queue(spark: "SparkSession", tmp_path: Path) -> None:
+def test_an_older_backup_in_place_of_the_queue(spark: SparkSession, tmp_path: Path) -> None:
     """A run does not give up archived excerpts for fewer, nor for other bytes, without an order."""
     queue, out = make_queue(tmp_path / "queue", (700, 5)), tmp_path / "out"
     archived(spark, queue, out)
@@ -146,11 +147,9 @@ def test_an_older_backup_in_place_of_the_queue(spark: "SparkSession", tmp_path: 
 
 
 def test_killed_between_part_and_manifest(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The manifest that is there names what is there."""
-    from cqrepl.spark.jobs import archive as job
-
     queue, out = make_queue(tmp_path / "queue", (100, 50)), tmp_path / "out"
     archived(spark, queue, out, with_open=True)
     held = excerpts(queue)
@@ -171,10 +170,8 @@ def test_killed_between_part_and_manifest(
     assert len(list(out.rglob("*.parquet"))) == 2
 
 
-def test_two_runs_at_once(spark: "SparkSession", tmp_path: Path) -> None:
+def test_two_runs_at_once(spark: SparkSession, tmp_path: Path) -> None:
     """The second one says so; none loses what the other has archived."""
-    from cqrepl.spark.jobs.archivelock import locked_archive
-
     queue, out = make_queue(tmp_path / "queue", (100, 50)), tmp_path / "out"
     archived(spark, queue, out)
     with locked_archive(out):
@@ -186,17 +183,7 @@ def test_two_runs_at_once(spark: "SparkSession", tmp_path: Path) -> None:
     assert archived(spark, queue, out, with_open=True) == (150, 1)
 
 
-def test_closed_cycles_are_closed_again(spark: "SparkSession", tmp_path: Path) -> None:
-    queue = make_queue(tmp_path / "queue", (100, 200))
-    archived(spark, queue, tmp_path / "out")
-    restored(spark, tmp_path / "out", tmp_path / "back")
-    with Queue.open(tmp_path / "back") as back:
-        assert back.cycles.has_ended(CYCLE)
-        index = back.append(b"goes on", now_ms=CYCLE * DAY_MS)
-        assert cycle_of(Index(index), 32) == CYCLE + 1
-
-
-def test_excerpts_of_all_sizes(spark: "SparkSession", tmp_path: Path) -> None:
+def test_excerpts_of_all_sizes(spark: SparkSession, tmp_path: Path) -> None:
     """Excerpts of one byte come back, and those larger than what is read in one piece."""
     sizes = [1, 2, 3, 0, 12 * 1024 * 1024, 5, 9 * 1024 * 1024, 9 * 1024 * 1024, 1]
     payloads = [bytes([n]) * size for n, size in enumerate(sizes)]
@@ -208,20 +195,11 @@ def test_excerpts_of_all_sizes(spark: "SparkSession", tmp_path: Path) -> None:
     assert excerpts(tmp_path / "back") == excerpts(tmp_path / "queue")
 
 
-def test_an_altered_part_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from cqrepl.spark.failures import JobFailed, one_line
-
+def test_an_altered_part_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     queue, out = make_queue(tmp_path / "queue", (100, 200)), tmp_path / "out"
     archived(spark, queue, out)
     part = next(out.rglob("*.parquet"))
-    table = pq.read_table(part)
-    payloads = [data.as_py() for data in table.column("payload")]
-    payloads[17] = payloads[17][:-1] + b"X"
-    columns = {"index": table["index"], "payload": payloads}
-    pq.write_table(pa.table(columns, schema=table.schema), part)
+    alter(part)
     with pytest.raises(JobFailed, match="expected digest") as raised, one_line():
         restored(spark, out, tmp_path / "back")
     assert raised.value.code == 4
@@ -230,9 +208,7 @@ def test_an_altered_part_is_refused(spark: "SparkSession", tmp_path: Path) -> No
     assert not list(tmp_path.glob("*.building"))
 
 
-def test_other_excerpts_in_the_target_stay(spark: "SparkSession", tmp_path: Path) -> None:
-    from cqrepl.spark.failures import JobFailed, one_line
-
+def test_other_excerpts_in_the_target_stay(spark: SparkSession, tmp_path: Path) -> None:
     queue, out = make_queue(tmp_path / "queue", (100, 200)), tmp_path / "out"
     archived(spark, queue, out)
     back = make_queue(tmp_path / "back", (100, 10))
@@ -243,7 +219,7 @@ def test_other_excerpts_in_the_target_stay(spark: "SparkSession", tmp_path: Path
     assert excerpts(back) == held
 
 
-def test_what_is_no_archive_is_left_alone(spark: "SparkSession", tmp_path: Path) -> None:
+def test_what_is_no_archive_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "queue", (10, 10))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
@@ -255,7 +231,7 @@ def test_what_is_no_archive_is_left_alone(spark: "SparkSession", tmp_path: Path)
         archived(spark, tmp_path / "hourly", tmp_path / "out")
 
 
-def test_the_commands(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+def test_the_commands(spark: SparkSession, queue: Path, tmp_path: Path) -> None:
     assert spark
     out, back = str(tmp_path / "out"), str(tmp_path / "back")
     done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out, "--verify", "--json"])
@@ -271,7 +247,7 @@ def test_the_commands(spark: "SparkSession", queue: Path, tmp_path: Path) -> Non
 
 
 def test_what_replication_has_noted_is_held_against_what_is_archived(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """A run refuses a byte that the disk has changed. Digests of the archive alone would fit it."""
     queue = make_queue(tmp_path / "queue", (300, 150_000, 20))
@@ -289,7 +265,7 @@ def test_what_replication_has_noted_is_held_against_what_is_archived(
     assert done.exit_code == 0, done.output
 
 
-def test_a_last_excerpt_that_was_overwritten(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_last_excerpt_that_was_overwritten(spark: SparkSession, tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "queue", (300, 20))
     overwrite_word(sorted(queue.glob("*.cq4"))[0], payload(299), 0)
     done = CliRunner().invoke(cli, ["spark", "archive", str(queue), str(tmp_path / "archive")])
@@ -297,7 +273,7 @@ def test_a_last_excerpt_that_was_overwritten(spark: "SparkSession", tmp_path: Pa
     assert "expected an excerpt, as one at" in done.stderr
 
 
-def test_a_cycle_that_nobody_has_closed_is_named(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_cycle_that_nobody_has_closed_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """A writer was killed when its cycle ended: no run would ever take that cycle."""
     queue, out = make_queue(tmp_path / "queue", (300, 20, 5)), str(tmp_path / "archive")
     store = sorted(queue.glob("*.cq4"))[1]
@@ -327,12 +303,9 @@ def test_a_cycle_that_may_be_missing_is_said(tmp_path: Path) -> None:
     assert f"{told}\n" in again.stdout
 
 
-def test_an_archive_is_of_one_queue(spark: "SparkSession", tmp_path: Path) -> None:
+def test_an_archive_is_of_one_queue(spark: SparkSession, tmp_path: Path) -> None:
     """An archive refuses another queue, even if the cycles of both are apart. A restored queue goes
     on with it."""
-    from cqrepl.spark.jobs.archivefiles import read_manifest
-    from cqrepl.spark.jobs.archiveplace import place_of
-
     one, out = make_queue(tmp_path / "one", (40, 30, 5)), tmp_path / "archive"
     other = make_queue(tmp_path / "other", (0, 0, 0, 20, 10), start=1000)
     assert archived(spark, one, out) == (70, 2)
@@ -355,11 +328,8 @@ def test_an_archive_is_of_one_queue(spark: "SparkSession", tmp_path: Path) -> No
 
 
 def test_an_archive_of_before_is_bound_where_the_queue_holds_a_cycle_of_it(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    from cqrepl.spark.jobs.archivefiles import read_manifest
-    from cqrepl.spark.jobs.archiveplace import place_of
-
     one, out = make_queue(tmp_path / "one", (40, 30, 5)), tmp_path / "archive"
     archived(spark, one, out)
     bound = read_manifest(place_of(out)).identity

@@ -4,24 +4,24 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import Cycle
+from cqrepl.spark.jobs.archive import archive as job
+from cqrepl.spark.jobs.restore import restore
 from tests.spark.queues import CYCLE, DAY_MS, excerpts, make_queue, note_closed
 from tests.spark.test_archive_store import alter, parts_of, run, spoil
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COUNTS = (50, 40, 30, 20, 5)
 BLOCK = 65_536
 
 
 @pytest.fixture
-def queue(spark: "SparkSession", tmp_path: Path) -> Path:
+def queue(spark: SparkSession, tmp_path: Path) -> Path:
     assert spark
     return make_queue(tmp_path / "queue", COUNTS)
 
@@ -88,7 +88,7 @@ def test_a_manifest_that_is_there_is_not_overwritten(queue: Path, out: Path) -> 
 
 
 def test_without_a_queue_a_roll_cycle_says_enough(
-    spark: "SparkSession", out: Path, tmp_path: Path, queue: Path
+    spark: SparkSession, out: Path, tmp_path: Path, queue: Path
 ) -> None:
     """It is not known of the last cycle alone whether it has ended."""
     before = manifest_of(out)
@@ -107,7 +107,6 @@ def test_without_a_queue_a_roll_cycle_says_enough(
     assert done.exit_code == 0, done.output
     before["cycles"][-1]["is_closed"] = False
     assert manifest_of(out) == before
-    from cqrepl.spark.jobs.restore import restore
 
     restore(spark, out, tmp_path / "back")
     assert excerpts(tmp_path / "back") == excerpts(queue)[:140]
@@ -137,11 +136,10 @@ def test_cycles_that_are_not_there_are_named(queue: Path, out: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_cycle_that_has_had_more(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_cycle_that_has_had_more(spark: SparkSession, tmp_path: Path) -> None:
     """Its last part has gone: the queue knows that; without it, it can only be feared."""
     long = make_queue(tmp_path / "long", (BLOCK + 10, 5))
     archive = tmp_path / "of long"
-    from cqrepl.spark.jobs.archive import archive as job
 
     job(spark, long, archive, task_bytes=1)
     (archive / "_manifest.json").unlink()

@@ -5,40 +5,35 @@ not empty, and with one that moves into it, as HDFS does. No Hadoop is run here.
 """
 
 import os
-import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow.fs as pafs
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
 from cqrepl.console.exitcodes import BadArguments
+from cqrepl.spark.jobs.archive import archive
+from cqrepl.spark.jobs.archiveplace import (
+    MANIFESTS,
+    SETTLED_S,
+    ArchiveChanged,
+    RenamingPlace,
+    place_of,
+)
+from cqrepl.spark.jobs.archivesweep import left_over
+from cqrepl.spark.jobs.archiveverify import verify_archive
+from cqrepl.spark.jobs.restore import restore
 from tests.spark.queues import excerpts, make_queue
-from tests.support.manifestrace import assert_one_wins
-from tests.support.requirements import require
-
-try:
-    import pyarrow.fs as pafs
-
-    from cqrepl.spark.jobs.archivefiles import read_manifest
-    from cqrepl.spark.jobs.archiveplace import (
-        MANIFESTS,
-        SETTLED_S,
-        ArchiveChanged,
-        RenamingPlace,
-        place_of,
-    )
-    from cqrepl.spark.jobs.archivesweep import left_over
-    from tests.support.movinginto import moving_into
-except ImportError as error:
-    require("spark", f"{error.name} is not installed")
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.manifestrace import (
+    assert_one_wins,
+    assert_only_exchanged_for_what_was_read,
+    assert_two_runs_lose_nothing,
+)
+from tests.support.movinginto import moving_into
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +66,14 @@ def made_old(place: RenamingPlace, names: list[str]) -> None:
 
 
 def test_a_manifest_is_only_exchanged_for_the_one_that_was_read(place: RenamingPlace) -> None:
-    assert place.manifest() == (b"", None)
-    assert place.is_unused()
-    place.swap_manifest(b"first", None)
-    assert not place.is_unused()
-    data, version = place.manifest()
-    assert data == b"first"
-    with pytest.raises(ArchiveChanged, match="hdfs://somewhere/archive: expected no other run"):
-        place.swap_manifest(b"other", None)
-    place.swap_manifest(b"second", version)
-    with pytest.raises(ArchiveChanged):
-        place.swap_manifest(b"third", version)
-    assert place.manifest()[0] == b"second"
+    assert_only_exchanged_for_what_was_read(place)
     assert len(files(place)) == 2  # of those that lost nothing is left
 
 
-def test_of_many_at_once_one_wins(place: RenamingPlace) -> None:
+def test_runs_at_once_lose_nothing(
+    spark: SparkSession, place: RenamingPlace, tmp_path: Path
+) -> None:
+    assert_two_runs_lose_nothing(spark, make_queue(tmp_path / "q", (50,) * 6), place, [50] * 6)
     assert_one_wins(place, rounds=20)
 
 
@@ -122,11 +109,7 @@ def test_a_draft_that_a_killed_run_has_left_goes_when_it_is_old(place: RenamingP
     assert list(Path(place.root, MANIFESTS).iterdir()) == [Path(place.root, MANIFESTS, "00000002")]
 
 
-def test_there_and_back(spark: "SparkSession", place: RenamingPlace, tmp_path: Path) -> None:
-    from cqrepl.spark.jobs.archive import archive
-    from cqrepl.spark.jobs.archiveverify import verify_archive
-    from cqrepl.spark.jobs.restore import restore
-
+def test_there_and_back(spark: SparkSession, place: RenamingPlace, tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "queue", (300, 200, 50))
     assert archive(spark, queue, place, verify=True)[1] == 2
     manifest, new = archive(spark, queue, place, with_open=True)
@@ -148,11 +131,9 @@ def test_there_and_back(spark: "SparkSession", place: RenamingPlace, tmp_path: P
 
 
 def test_the_sizes_of_parts_are_asked_for_once(
-    spark: "SparkSession", place: RenamingPlace, tmp_path: Path
+    spark: SparkSession, place: RenamingPlace, tmp_path: Path
 ) -> None:
     """A run asks once even if it holds the queue: far away, each size costs a question."""
-    from cqrepl.spark.jobs.archive import archive
-
     queue = make_queue(tmp_path / "queue", (30, 20, 10))
     asked = tmp_path / "asked"
     counting = Counting(place.name, place.root, place.connect, asked)
@@ -160,23 +141,6 @@ def test_the_sizes_of_parts_are_asked_for_once(
     assert asked.read_text() == "."  # of what was written
     archive(spark, queue, counting, holds=True)
     assert asked.read_text() == ".."
-
-
-def test_two_runs_at_once_lose_nothing(
-    spark: "SparkSession", place: RenamingPlace, tmp_path: Path
-) -> None:
-    from cqrepl.spark.jobs.archive import archive
-
-    queue = make_queue(tmp_path / "queue", (50,) * 6)
-    begin = threading.Barrier(2)
-
-    def one(with_open: bool) -> None:
-        begin.wait()
-        archive(spark, queue, place, with_open=with_open)
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(one, (True, False)))
-    assert [cycle.count for cycle in read_manifest(place).cycles] == [50] * 6
 
 
 def test_a_hadoop_that_cannot_be_reached_is_told_in_one_line() -> None:

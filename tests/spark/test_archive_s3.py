@@ -2,32 +2,31 @@
 
 import os
 import re
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
 from cqrepl.console.exitcodes import BadArguments
+from cqrepl.spark.jobs.archivefiles import read_manifest
+from cqrepl.spark.jobs.archiveplace import SETTLED_S, ArchivePlace, place_of
 from tests.spark.queues import excerpts, make_queue
-from tests.support.manifestrace import assert_one_wins
+from tests.support.manifestrace import (
+    assert_one_wins,
+    assert_only_exchanged_for_what_was_read,
+    assert_two_runs_lose_nothing,
+)
 from tests.support.requirements import require
 from tests.support.s3 import Store, store
 
 try:
     import boto3
-
-    from cqrepl.spark.jobs.archivefiles import read_manifest
-    from cqrepl.spark.jobs.archiveplace import SETTLED_S, ArchiveChanged, ArchivePlace, place_of
-except ImportError as error:
-    require("s3", f"{error.name} is not installed")
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+except ImportError:
+    require("s3", "boto3 is not installed")
 
 BUCKET = "archives"
 
@@ -43,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def workers(spark: "SparkSession", server: Store) -> Iterator["SparkSession"]:
+def workers(spark: SparkSession, server: Store) -> Iterator[SparkSession]:
     """The session, whose workers know the credentials, too."""
     environment = spark.sparkContext.environment
     environment |= server.environment
@@ -68,25 +67,18 @@ def keep(place: ArchivePlace, name: str, data: bytes) -> None:
 
 def test_a_manifest_is_only_exchanged_for_the_one_that_was_read(server: Store) -> None:
     place = place_of(server.url(BUCKET, "swapped"))
-    assert place.manifest() == (b"", None)
-    assert place.is_unused()
-    place.swap_manifest(b"first", None)
-    data, version = place.manifest()
-    assert data == b"first"
-    for other in (None, f'"{"0" * 32}"'):
-        with pytest.raises(ArchiveChanged, match="s3://archives/swapped: expected no other run"):
-            place.swap_manifest(b"other", other)
-    place.swap_manifest(b"second", version)
-    with pytest.raises(ArchiveChanged):
-        place.swap_manifest(b"third", version)
-    assert place.manifest()[0] == b"second"
+    assert_only_exchanged_for_what_was_read(place, f'"{"0" * 32}"')
 
 
-def test_of_many_at_once_one_wins(server: Store) -> None:
+def test_runs_at_once_lose_nothing(workers: SparkSession, server: Store, tmp_path: Path) -> None:
+    queue, url = make_queue(tmp_path / "queue", (50,) * 6), server.url(BUCKET, "c")
+    assert_two_runs_lose_nothing(workers, queue, place_of(url), [50] * 6)
+    found = run("archive", "verify", url)
+    assert found.stdout == "6 of 6 parts read, 300 excerpts: all as archived\n"
     assert_one_wins(place_of(server.url(BUCKET, "raced")), rounds=10)
 
 
-def test_there_and_back(workers: "SparkSession", server: Store, tmp_path: Path) -> None:
+def test_there_and_back(workers: SparkSession, server: Store, tmp_path: Path) -> None:
     assert workers
     queue, url = make_queue(tmp_path / "queue", (300, 200, 50)), server.url(BUCKET, "a/queue")
     made = run("archive", queue, url, "--verify", "--hold")
@@ -104,7 +96,7 @@ def test_there_and_back(workers: "SparkSession", server: Store, tmp_path: Path) 
 
 
 def test_damage_is_named_and_what_is_young_stays(
-    workers: "SparkSession", server: Store, tmp_path: Path
+    workers: SparkSession, server: Store, tmp_path: Path
 ) -> None:
     assert workers
     queue, url = make_queue(tmp_path / "queue", (50, 50, 5)), server.url(BUCKET, "b")
@@ -129,36 +121,9 @@ def test_damage_is_named_and_what_is_young_stays(
         assert done.stdout.splitlines() == [f"{left}  21 B  deleted", "1 file, 21 B deleted"]
 
 
-def test_two_runs_at_once_lose_nothing(
-    workers: "SparkSession", server: Store, tmp_path: Path
-) -> None:
-    from cqrepl.spark.jobs.archive import archive
-
-    queue, url = make_queue(tmp_path / "queue", (50,) * 6), server.url(BUCKET, "c")
-    begin = threading.Barrier(2)
-
-    def one(with_open: bool) -> None:
-        begin.wait()
-        archive(workers, queue, url, with_open=with_open)
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(one, (True, False)))
-    manifest = read_manifest(place_of(url))
-    assert [cycle.count for cycle in manifest.cycles] == [50] * 6
-    found = run("archive", "verify", url)
-    assert found.stdout == "6 of 6 parts read, 300 excerpts: all as archived\n"
-
-
 @pytest.mark.parametrize(
     "text",
-    [
-        "s3://bucket",
-        "s3:///prefix",
-        "hdfs://host",
-        "hdfs:///a",
-        "hdfs://host/a?color=red",
-        "gs://b/a",
-    ],
+    ["s3://bucket", "s3:///prefix", "hdfs://host", "hdfs:///a", "hdfs://h/a?color=red", "gs://b/a"],
 )
 def test_what_is_no_place(text: str) -> None:
     with pytest.raises(

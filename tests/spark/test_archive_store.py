@@ -3,19 +3,19 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue
+from cqrepl.spark.jobs import archive as job
 from tests.spark.conftest import spark_missing
 from tests.spark.queues import CYCLE, DAY_MS, make_queue
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def run(*words: object) -> Result:
@@ -31,9 +31,6 @@ def parts_of(archive: Path) -> list[Path]:
 
 def alter(part: Path) -> None:
     """Writes the part anew, with another byte in one excerpt."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     table = pq.read_table(part)
     payloads = [data.as_py() for data in table.column("payload")]
     payloads[3] = payloads[3][:-1] + b"X"
@@ -53,7 +50,7 @@ def exchange(part: Path) -> None:
 
 
 @pytest.fixture
-def queue(spark: "SparkSession", tmp_path: Path) -> Path:
+def queue(spark: SparkSession, tmp_path: Path) -> Path:
     assert spark
     return make_queue(tmp_path / "queue", (50, 50, 50, 5))
 
@@ -237,8 +234,6 @@ def test_a_first_run_that_is_cut_off_is_begun_again(
     queue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run has left parts, and the manifest of an archive that holds nothing yet."""
-    from cqrepl.spark.jobs import archive as job
-
     out = tmp_path / "out"
 
     def full(*_: object) -> None:
@@ -257,7 +252,6 @@ def test_all_is_held_while_the_first_archive_is_made(
     queue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that fails leaves the queue waiting for the next one."""
-    from cqrepl.spark.jobs import archive as job
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -269,7 +263,7 @@ def test_all_is_held_while_the_first_archive_is_made(
 
 
 def test_an_archive_that_holds_nothing_yet_proves_nothing(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """If no cycle was ever closed, adding succeeds, and verifying tells that it read nothing."""
     assert spark

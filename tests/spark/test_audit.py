@@ -3,41 +3,36 @@
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue
 from cqrepl.queue.format.index import INDEX_MAX
-from tests.spark.queues import CYCLE, FIRST, make_queue, note_chains, payload
+from cqrepl.spark.jobs.audit import Audit, audit
+from tests.spark.queues import CYCLE, FIRST, break_at, make_queue, note_chains, payload
 from tests.support.samples import flip_byte
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cqrepl.spark.jobs.audit import Audit
 
 BLOCK = 65_536
 
 
 def audited(
-    spark: "SparkSession",
+    spark: SparkSession,
     *paths: Path,
     index_first: int = 0,
     index_last: int = INDEX_MAX,
     **options: bool,
-) -> "Audit":
-    from cqrepl.spark.jobs.audit import audit
-
+) -> Audit:
     size = 4 << 20
     return audit(
         spark, paths, index_first=index_first, index_last=index_last, task_bytes=size, **options
     )
 
 
-def told(audit: "Audit") -> list[tuple[str, int, int, tuple[bool, ...]]]:
+def told(audit: Audit) -> list[tuple[str, int, int, tuple[bool, ...]]]:
     return [
         (each.verdict.value, each.index_first, each.index_last, each.present)
         for each in audit.differences
@@ -59,7 +54,7 @@ def copy(queue: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(queue, tmp_path / "copy"))
 
 
-def test_equal_copies(spark: "SparkSession", queue: Path, copy: Path) -> None:
+def test_equal_copies(spark: SparkSession, queue: Path, copy: Path) -> None:
     other = Path(shutil.copytree(queue, copy.with_name("other")))
     found = audited(spark, queue, copy, other)
     assert found.is_same
@@ -69,7 +64,7 @@ def test_equal_copies(spark: "SparkSession", queue: Path, copy: Path) -> None:
     assert all(cycle.is_same for cycle in found.cycles)
 
 
-def test_empty_queues_are_equal(spark: "SparkSession", tmp_path: Path) -> None:
+def test_empty_queues_are_equal(spark: SparkSession, tmp_path: Path) -> None:
     paths = [make_queue(tmp_path / name, ()) for name in "ab"]
     assert audited(spark, *paths).is_same
     done = CliRunner().invoke(cli, ["spark", "audit", *map(str, paths)])
@@ -82,7 +77,7 @@ def test_empty_queues_are_equal(spark: "SparkSession", tmp_path: Path) -> None:
 
 
 def test_a_range_in_which_nothing_lies_proves_nothing(
-    spark: "SparkSession", queue: Path, copy: Path, tmp_path: Path
+    spark: SparkSession, queue: Path, copy: Path, tmp_path: Path
 ) -> None:
     """A range behind the end of a closed cycle proves nothing either, even if that cycle need not
     be read."""
@@ -105,7 +100,7 @@ def test_a_range_in_which_nothing_lies_proves_nothing(
     )
 
 
-def test_one_flipped_byte(spark: "SparkSession", queue: Path, copy: Path) -> None:
+def test_one_flipped_byte(spark: SparkSession, queue: Path, copy: Path) -> None:
     number = 1000 + 2 * BLOCK + 17
     flip_byte(store_files(copy)[1], payload(number), 5)
     found = audited(spark, queue, copy)
@@ -115,7 +110,7 @@ def test_one_flipped_byte(spark: "SparkSession", queue: Path, copy: Path) -> Non
     assert [cycle.is_same for cycle in found.cycles] == [True, False, True]
 
 
-def test_seven_missing(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+def test_seven_missing(spark: SparkSession, queue: Path, tmp_path: Path) -> None:
     """A cycle has ended too early in one copy, and the later cycles are compared all the same."""
     short = make_queue(tmp_path / "short", (993,))
     with Queue.open(queue) as whole, Queue.open(short) as queue_short:
@@ -129,7 +124,7 @@ def test_seven_missing(spark: "SparkSession", queue: Path, tmp_path: Path) -> No
 
 
 def test_a_missing_cycle_and_a_short_copy(
-    spark: "SparkSession", queue: Path, copy: Path, tmp_path: Path
+    spark: SparkSession, queue: Path, copy: Path, tmp_path: Path
 ) -> None:
     store_files(copy)[1].unlink()
     short = make_queue(tmp_path / "short", (1000, 100_000))
@@ -143,9 +138,7 @@ def test_a_missing_cycle_and_a_short_copy(
     assert audited(spark, queue, short, common=True).is_same
 
 
-def test_a_copy_that_is_the_same_directory_proves_nothing(
-    spark: "SparkSession", queue: Path
-) -> None:
+def test_a_copy_that_is_the_same_directory_proves_nothing(spark: SparkSession, queue: Path) -> None:
     (found,) = audited(spark, queue, queue).differences
     assert found.verdict.value == "one-file"
     done = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(queue)])
@@ -153,20 +146,11 @@ def test_a_copy_that_is_the_same_directory_proves_nothing(
     assert "compared with itself" in done.stdout
 
 
-def lead_nowhere(path: Path, number: int) -> int:
-    """Gives an excerpt a length that leads out of the file; the position of its header."""
-    header = path.read_bytes().index(payload(number)) - 4
-    with path.open("r+b") as file:
-        file.seek(header)
-        file.write((0x3FFF_FF00).to_bytes(4, "little"))
-    return header
-
-
-def test_damage_is_told_at_its_place(spark: "SparkSession", queue: Path, copy: Path) -> None:
+def test_damage_is_told_at_its_place(spark: SparkSession, queue: Path, copy: Path) -> None:
     """Damage is told at its own index, not at the index slot before it. Later cycles are compared
     all the same."""
     path, last = store_files(copy)[1], FIRST + (1 << 32) + 149_999
-    header = lead_nowhere(path, 1000 + 70_000)
+    header = break_at(path, 1000 + 70_000)
     found = audited(spark, queue, copy)
     assert found.is_damaged
     index = FIRST + (1 << 32) + 70_000
@@ -177,8 +161,8 @@ def test_damage_is_told_at_its_place(spark: "SparkSession", queue: Path, copy: P
     assert [cycle.is_same for cycle in found.cycles] == [True, False, True]
 
 
-def test_damage_where_a_cycle_ends(spark: "SparkSession", queue: Path, copy: Path) -> None:
-    lead_nowhere(store_files(copy)[0], 990)
+def test_damage_where_a_cycle_ends(spark: SparkSession, queue: Path, copy: Path) -> None:
+    break_at(store_files(copy)[0], 990)
     found = audited(spark, queue, copy)
     assert ("missing", FIRST + 990, FIRST + 999, (True, False)) in told(found)
     alone = audited(spark, copy, make_queue(copy.with_name("empty"), ()))
@@ -189,7 +173,7 @@ def test_damage_where_a_cycle_ends(spark: "SparkSession", queue: Path, copy: Pat
 
 
 def test_a_flipped_byte_of_an_index_page_is_damage(
-    spark: "SparkSession", queue: Path, copy: Path
+    spark: SparkSession, queue: Path, copy: Path
 ) -> None:
     """All excerpts are the same, and a reader that jumps would land elsewhere."""
     path = store_files(copy)[1]
@@ -206,7 +190,7 @@ def test_a_flipped_byte_of_an_index_page_is_damage(
     assert f"{path} at position {slot}" in str(page.text)
 
 
-def test_what_happened_is_named(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+def test_what_happened_is_named(spark: SparkSession, queue: Path, tmp_path: Path) -> None:
     """The audit names an excerpt that was dropped, though what follows stands at lower indexes."""
     with Queue.open(tmp_path / "less", create="FAST_DAILY") as less:
         numbers = [n for n in range(1000) if n != 300]
@@ -219,7 +203,7 @@ def test_what_happened_is_named(spark: "SparkSession", queue: Path, tmp_path: Pa
 
 
 def test_closed_cycles_that_side_files_prove_are_not_read(
-    spark: "SparkSession", queue: Path, copy: Path, tmp_path: Path
+    spark: SparkSession, queue: Path, copy: Path, tmp_path: Path
 ) -> None:
     original = Path(shutil.copytree(queue, tmp_path / "original"))
     assert audited(spark, original, copy).read == 3
@@ -238,7 +222,7 @@ def test_closed_cycles_that_side_files_prove_are_not_read(
 
 @pytest.mark.parametrize("fault", ["missing", "empty", "damaged"])
 def test_a_last_cycle_that_is_not_known_is_never_the_same(
-    spark: "SparkSession", tmp_path: Path, fault: str
+    spark: SparkSession, tmp_path: Path, fault: str
 ) -> None:
     """The audit tells of damage even with `--common`: the end that all copies have may be none."""
     assert spark
@@ -250,10 +234,7 @@ def test_a_last_cycle_that_is_not_known_is_never_the_same(
     elif fault == "empty":
         last.write_bytes(b"")
     else:
-        header = last.read_bytes().index(payload(130)) - 4
-        with last.open("r+b") as file:
-            file.seek(header)
-            file.write((0x3FFF_FF00).to_bytes(4, "little"))
+        break_at(last, 130)
     done = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(copy), "--common"])
     assert done.exit_code == 4, done.output
     lines = [line for line in done.stdout.splitlines() if line.startswith("damaged")]
@@ -261,7 +242,7 @@ def test_a_last_cycle_that_is_not_known_is_never_the_same(
     assert all(str(last) in line for line in lines)
 
 
-def test_very_many_differences_are_told_as_one(spark: "SparkSession", tmp_path: Path) -> None:
+def test_very_many_differences_are_told_as_one(spark: SparkSession, tmp_path: Path) -> None:
     one = make_queue(tmp_path / "one", (10_000,))
     with Queue.open(tmp_path / "other", create="FAST_DAILY") as queue:
         payloads = [payload(n) if n % 2 else b"other" for n in range(10_000)]
@@ -272,15 +253,13 @@ def test_very_many_differences_are_told_as_one(spark: "SparkSession", tmp_path: 
     assert told(found)[-1] == ("mixed", FIRST + 2000, FIRST + 9999, (True, True))
 
 
-def test_other_roll_cycles_are_refused(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+def test_other_roll_cycles_are_refused(spark: SparkSession, queue: Path, tmp_path: Path) -> None:
     Queue.open(tmp_path / "hourly", create="FAST_HOURLY").close()
     with pytest.raises(LayoutMismatch, match="FAST_HOURLY"):
         audited(spark, queue, tmp_path / "hourly")
 
 
-def test_the_command(spark: "SparkSession", queue: Path, copy: Path, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
+def test_the_command(spark: SparkSession, queue: Path, copy: Path, tmp_path: Path) -> None:
     assert spark
     same = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(copy)])
     assert same.exit_code == 0, same.output
@@ -309,7 +288,7 @@ def test_the_command(spark: "SparkSession", queue: Path, copy: Path, tmp_path: P
     ],
 )
 def test_bad_options_are_answered_in_one_line(
-    spark: "SparkSession", words: tuple[str, ...], code: int, said: str
+    spark: SparkSession, words: tuple[str, ...], code: int, said: str
 ) -> None:
     assert spark
     done = CliRunner().invoke(cli, ["spark", "audit", *words])
@@ -318,23 +297,13 @@ def test_bad_options_are_answered_in_one_line(
     assert "Traceback" not in done.output
 
 
-def _audit_of(spark: "SparkSession", folder: Path, count: int) -> None:
-    """One flipped byte is found and named, among so many excerpts."""
-    queue = make_queue(folder / "queue", (count // 10, count - count // 10))
-    copy = Path(shutil.copytree(queue, folder / "copy"))
-    number = count - count // 7
+@pytest.mark.long
+def test_one_byte_among_ten_million_excerpts(spark: SparkSession, tmp_path: Path) -> None:
+    count, number = 10_000_000, 8_600_000
+    queue = make_queue(tmp_path / "queue", (count // 10, count - count // 10))
+    copy = Path(shutil.copytree(queue, tmp_path / "copy"))
     flip_byte(store_files(copy)[1], payload(number), 40)
     found = audited(spark, queue, copy)
     index = FIRST + (1 << 32) + number - count // 10
     assert told(found) == [("differ", index, index, (True, True))]
-    assert found.differences[0].byte_first == 40
-    assert found.count == count
-
-
-def test_one_byte_among_a_million_excerpts(spark: "SparkSession", tmp_path: Path) -> None:
-    _audit_of(spark, tmp_path, 1_000_000)
-
-
-@pytest.mark.long
-def test_one_byte_among_ten_million_excerpts(spark: "SparkSession", tmp_path: Path) -> None:
-    _audit_of(spark, tmp_path, 10_000_000)
+    assert (found.differences[0].byte_first, found.count) == (40, count)

@@ -30,7 +30,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-def spark_command(*words: object) -> "subprocess.CompletedProcess[str]":
+def spark_command(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "cqrepl", "spark", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 

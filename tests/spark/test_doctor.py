@@ -8,10 +8,10 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
 from cqrepl.console.exitcodes import BadArguments
@@ -19,11 +19,8 @@ from cqrepl.spark.java import find_java
 from tests.spark.queues import make_queue
 from tests.support.processes import children_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def command(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "cqrepl", "spark", *words],
         capture_output=True, text=True, timeout=300, check=False, env=os.environ | environment,
@@ -38,7 +35,7 @@ def fake_java(folder: Path, version: str | None) -> Path:
     return folder
 
 
-def test_all_is_well(spark: "SparkSession") -> None:
+def test_all_is_well(spark: SparkSession) -> None:
     assert spark
     done = CliRunner().invoke(cli, ["spark", "doctor", "--json"])
     assert done.exit_code == 0, done.output
@@ -134,7 +131,6 @@ def has_started(pid: int, name: bytes) -> bool:
 
 
 def started_with(mark: str) -> list[int]:
-    """The processes that have this in their environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it has ended

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cqrepl.spark.failures import failure_of
 from tests.spark.conftest import spark_missing
 from tests.support.requirements import require
 
@@ -55,7 +56,6 @@ def test_one_line(text: str, said: str, code: int) -> None:
     reason = spark_missing()
     if reason is not None:
         require("spark", reason)
-    from cqrepl.spark.failures import failure_of
 
     failure = failure_of(text)
     assert (str(failure), failure.code) == (said, code)

@@ -9,18 +9,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
+from cqrepl.spark.jobs.archive import archive as archive_of
 from tests.net.test_disk_full import small_file_system
 from tests.spark.queues import excerpts, make_queue
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COUNT = 70_000  # two blocks, so two parts, of less than 4 MiB together
 NO_ROOM = [  # the size of the disk, and what it has no room for
@@ -36,10 +34,8 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def archive(spark: "SparkSession", queue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(spark: SparkSession, queue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its archive, a file for each block."""
-    from cqrepl.spark.jobs.archive import archive as archive_of
-
     out = tmp_path_factory.mktemp("archive") / "out"
     archive_of(spark, queue, out, with_open=True, task_bytes=1)
     return out
@@ -52,14 +48,12 @@ def made(job: str, archive: Path, queue: Path, target: Path) -> Result:
 
 
 def assert_told(done: Result, code: int, said: str) -> None:
-    """One line, and the exit code."""
     assert done.exit_code == code, done.output
     assert re.fullmatch(rf"cqrepl spark \w+: {said}\n", done.stderr)
 
 
 @contextmanager
 def shown_at(folder: Path, place: Path) -> Iterator[None]:
-    """Shows a folder at another place, too."""
     place.mkdir(exist_ok=True)
     done = subprocess.run(["mount", "--bind", str(folder), str(place)], capture_output=True)
     if done.returncode:
@@ -80,13 +74,7 @@ def read_only(folder: Path, place: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize(("job", "size", "file"), NO_ROOM)
 def test_a_disk_without_room(
-    spark: "SparkSession",
-    queue: Path,
-    archive: Path,
-    tmp_path: Path,
-    job: str,
-    size: str,
-    file: str,
+    spark: SparkSession, queue: Path, archive: Path, tmp_path: Path, job: str, size: str, file: str
 ) -> None:
     assert spark
     disk = tmp_path / "disk"
@@ -103,7 +91,7 @@ def test_a_disk_without_room(
 
 
 def test_a_disk_that_is_not_written(
-    spark: "SparkSession", queue: Path, archive: Path, tmp_path: Path
+    spark: SparkSession, queue: Path, archive: Path, tmp_path: Path
 ) -> None:
     assert spark
     (tmp_path / "own").mkdir()
@@ -114,7 +102,7 @@ def test_a_disk_that_is_not_written(
 
 @pytest.mark.parametrize("job", ["restore", "rebuild"])
 def test_a_target_that_is_not_written(
-    spark: "SparkSession", queue: Path, archive: Path, tmp_path: Path, job: str
+    spark: SparkSession, queue: Path, archive: Path, tmp_path: Path, job: str
 ) -> None:
     """The command tells of such a target before anything is made."""
     assert spark
@@ -125,25 +113,18 @@ def test_a_target_that_is_not_written(
     assert {path.name for path in tmp_path.iterdir()} == {"own", "back"}
 
 
-def test_a_target_on_another_disk_than_what_is_beside_it(
-    spark: "SparkSession", queue: Path, archive: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("job", "is_once_more"), [("restore", True), ("rebuild", True), ("restore", False)]
+)
+def test_a_target_into_which_finished_files_cannot_be_linked(
+    spark: SparkSession, queue: Path, archive: Path, tmp_path: Path, job: str, is_once_more: bool
 ) -> None:
-    """Finished files could not be linked into it."""
-    assert spark
-    with small_file_system(tmp_path / "back"):
-        done = made("restore", archive, queue, tmp_path / "back")
-    assert_told(done, 2, f"{tmp_path}/back: expected it on the same file system as {tmp_path}")
-
-
-@pytest.mark.parametrize("job", ["restore", "rebuild"])
-def test_a_target_that_is_mounted_once_more(
-    spark: "SparkSession", queue: Path, archive: Path, tmp_path: Path, job: str
-) -> None:
-    """The device is that of what is beside it, but nothing can be linked from there."""
+    """It is another disk than what is beside it, or the same one, mounted once more."""
     assert spark
     (tmp_path / "own").mkdir()
-    with shown_at(tmp_path / "own", tmp_path / "back"):
-        done = made(job, archive, queue, tmp_path / "back")
-        assert list((tmp_path / "back").iterdir()) == []
-    assert_told(done, 2, f"{tmp_path}/back: expected it on the same file system as {tmp_path}")
+    back = tmp_path / "back"
+    with shown_at(tmp_path / "own", back) if is_once_more else small_file_system(back):
+        done = made(job, archive, queue, back)
+        assert list(back.iterdir()) == []
+    assert_told(done, 2, f"{back}: expected it on the same file system as {tmp_path}")
     assert {path.name for path in tmp_path.iterdir()} == {"own", "back"}

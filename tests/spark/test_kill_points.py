@@ -23,27 +23,22 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from cqrepl.spark.jobs.archivefiles import checked_pieces, read_manifest
+from cqrepl.spark.jobs.archiveplace import place_of
+from cqrepl.spark.jobs.archivesweep import left_over
+from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS
 from tests.spark.cluster import cluster
 from tests.spark.conftest import spark_missing
+from tests.spark.pointed import JOBS, LOCAL, MANY, PARTITIONS
 from tests.spark.points import WORK, Plan, counted, environment, set_plan
 from tests.spark.queues import excerpts, make_queue
 from tests.support.processes import children_of, send
 from tests.support.requirements import require
 from tests.support.schedules import commit
-
-try:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from cqrepl.spark.jobs.archivefiles import checked_pieces, read_manifest
-    from cqrepl.spark.jobs.archiveplace import place_of
-    from cqrepl.spark.jobs.archivesweep import left_over
-    from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS
-    from tests.spark.pointed import JOBS, LOCAL, MANY, PARTITIONS
-except ImportError:
-    require("spark", "pyspark or pyarrow is not installed")
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -60,7 +55,7 @@ class Driver:
     """A process that runs jobs below a folder."""
 
     folder: Path
-    process: "subprocess.Popen[str]"
+    process: subprocess.Popen[str]
     java: int
 
     def begin(self, *jobs: str) -> None:
@@ -79,7 +74,6 @@ class Driver:
         return said
 
     def run(self, job: str) -> str | None:
-        """Begins a job, and returns what `ended` does."""
         self.begin(job)
         return self.ended()
 
@@ -156,7 +150,6 @@ class Drivers:
 
     @property
     def one(self) -> Driver:
-        """One that lives."""
         if self._driver is None:
             self._driver = self._stack.enter_context(started(self.folder, self.master))
         return self._driver
@@ -216,7 +209,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def drivers(folder: Path) -> Iterator[Drivers]:
-    """Drivers for the folder, to which an archive to restore has been added."""
     drivers = Drivers(folder)
     work = fresh(folder, "archive")
     shutil.rmtree(work / "queue")
@@ -228,7 +220,6 @@ def drivers(folder: Path) -> Iterator[Drivers]:
 
 
 def fresh(folder: Path, job: str) -> Path:
-    """A fresh copy of what a job works on, as it was at first."""
     work = folder / job / WORK
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(folder / "pristine", work)
@@ -348,7 +339,6 @@ def sweep_drivers(drivers: Drivers, other: Driver, jobs: Sequence[str], count: i
 
 
 def store_files(queue: Path) -> dict[str, bytes]:
-    """The contents of each store file of a queue, by name; none if the queue is not there."""
     return {path.name: path.read_bytes() for path in queue.glob("*.cq4")}
 
 

@@ -6,12 +6,12 @@ import random
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 import trio
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueError
@@ -19,14 +19,9 @@ from cqrepl.replicator.queuestate.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.spark.jobs.blocks import read_pieces
-from cqrepl.spark.jobs.lag import LagWindow
+from cqrepl.spark.jobs.lag import LagWindow, lag
 from cqrepl.spark.jobs.roundtrips import joined_runs, run_of, runs_in
 from tests.spark.queues import CYCLE, DAY_MS, make_queue
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cqrepl.spark.jobs.lag import LagWindow
 
 SECOND = 1_000_000_000
 Entry = tuple[int, int, int, int, int]
@@ -48,13 +43,11 @@ def entries_from(start_ns: int, trips_ns: Sequence[int], step_ns: int) -> list[E
     ]
 
 
-def lag_of(spark: "SparkSession", *logs: Path, window_ms: int = 1000) -> "list[LagWindow]":
-    from cqrepl.spark.jobs.lag import lag
-
+def lag_of(spark: SparkSession, *logs: Path, window_ms: int = 1000) -> list[LagWindow]:
     return lag(spark, logs, window_ms=window_ms, task_bytes=1 << 20)
 
 
-def test_percentiles_are_those_of_all_entries(spark: "SparkSession", tmp_path: Path) -> None:
+def test_percentiles_are_those_of_all_entries(spark: SparkSession, tmp_path: Path) -> None:
     """The percentiles over several tasks are right, each to half a percent."""
     chance = random.Random(5)
     trips = [int(chance.lognormvariate(13, 1.5)) for _ in range(200_000)]
@@ -115,6 +108,7 @@ async def replicate(folder: Path) -> int:
 
 def test_no_line_is_drawn_where_nothing_was_acknowledged() -> None:
     pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+
     from cqrepl.spark.jobs.lagplot import points
 
     trips = dict.fromkeys(("p50_ns", "p90_ns", "p99_ns", "p999_ns", "longest_ns"), 2_000_000)
@@ -130,7 +124,7 @@ def test_no_line_is_drawn_where_nothing_was_acknowledged() -> None:
     assert shown[0] == 2.0
 
 
-def test_the_command_on_a_real_log(spark: "SparkSession", tmp_path: Path) -> None:
+def test_the_command_on_a_real_log(spark: SparkSession, tmp_path: Path) -> None:
     assert spark
     count = trio.run(replicate, tmp_path)
     table, plot = tmp_path / "lag.parquet", tmp_path / "lag.svg"
@@ -156,7 +150,7 @@ def test_the_command_on_a_real_log(spark: "SparkSession", tmp_path: Path) -> Non
         (("nowhere",), "found none"),
     ],
 )
-def test_bad_options(spark: "SparkSession", words: tuple[str, ...], said: str) -> None:
+def test_bad_options(spark: SparkSession, words: tuple[str, ...], said: str) -> None:
     assert spark
     done = CliRunner().invoke(cli, ["spark", "lag", *words])
     assert done.exit_code == 2

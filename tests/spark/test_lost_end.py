@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.files.syncedmark import store_synced
+from cqrepl.spark.jobs.lag import lag
+from tests.spark.queries import drained
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, make_queue
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 THIRD = FIRST + (2 << 32)
 NO_FILE = "expected a store file, as listing.highestCycle in metadata.cq4t says; it is not there"
@@ -39,8 +40,6 @@ def lost(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, int
 
 
 def is_told(told: str, work: Callable[[], Any]) -> None:
-    from pyspark.errors import PySparkException
-
     with pytest.raises(PySparkException) as raised:
         work()
     assert told in str(raised.value)
@@ -48,11 +47,11 @@ def is_told(told: str, work: Callable[[], Any]) -> None:
     assert "Traceback" not in str(raised.value)
 
 
-def read(spark: "SparkSession", queue: Path, **options: str) -> "DataFrame":
+def read(spark: SparkSession, queue: Path, **options: str) -> DataFrame:
     return spark.read.format("chronicle").options(**options).load(str(queue))
 
 
-def test_batches_end_there(spark: "SparkSession", lost: tuple[Path, str, int]) -> None:
+def test_batches_end_there(spark: SparkSession, lost: tuple[Path, str, int]) -> None:
     queue, told, left = lost
     end = THIRD + left - 10
     is_told(told, lambda: read(spark, queue).count())
@@ -64,29 +63,22 @@ def test_batches_end_there(spark: "SparkSession", lost: tuple[Path, str, int]) -
     assert spark.sql(f"{function}, '{end:#x}')").count() == left
 
 
-def streamed(spark: "SparkSession", queue: Path, out: Path, **options: str) -> int:
-    """The number of excerpts that a stream gives when it takes what is there."""
-    stream = spark.readStream.format("chronicle").options(**options).load(str(queue))
-    writer = stream.select("index").writeStream.format("parquet").trigger(availableNow=True)
-    query = writer.option("checkpointLocation", f"{out}-checkpoint").start(str(out))
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-    return spark.read.parquet(str(out)).count()
-
-
 def test_streams_stop_behind_what_is_left(
-    spark: "SparkSession", lost: tuple[Path, str, int], tmp_path: Path
+    spark: SparkSession, lost: tuple[Path, str, int], tmp_path: Path
 ) -> None:
     queue, told, left = lost
-    out = tmp_path / "out"
-    is_told(told, lambda: streamed(spark, queue, out))
-    assert streamed(spark, queue, out, failOnDataLoss="false") == left
+
+    def streamed(**options: str) -> int:
+        stream = spark.readStream.format("chronicle").options(**options).load(str(queue))
+        drained(stream.select("index"), tmp_path)
+        return spark.read.parquet(str(tmp_path / "out")).count()
+
+    is_told(told, streamed)
+    assert streamed(failOnDataLoss="false") == left
 
 
 def test_an_archive_says_what_it_does_not_have(
-    spark: "SparkSession", lost: tuple[Path, str, int], tmp_path: Path
+    spark: SparkSession, lost: tuple[Path, str, int], tmp_path: Path
 ) -> None:
     assert spark
     queue, told, _ = lost
@@ -96,15 +88,13 @@ def test_an_archive_says_what_it_does_not_have(
     assert f"{told}: it is not archived\n" in done.stdout
 
 
-def test_a_log_that_has_lost_its_end(spark: "SparkSession", lost: tuple[Path, str, int]) -> None:
-    from cqrepl.spark.jobs.lag import lag
-
+def test_a_log_that_has_lost_its_end(spark: SparkSession, lost: tuple[Path, str, int]) -> None:
     queue, told, _ = lost
     with pytest.raises(QueueDamaged, match=told):
         lag(spark, [queue])
 
 
-def test_what_a_repair_gives_up_is_lost_no_more(spark: "SparkSession", tmp_path: Path) -> None:
+def test_what_a_repair_gives_up_is_lost_no_more(spark: SparkSession, tmp_path: Path) -> None:
     """The repair leaves the mark of what was on the disk as it was."""
     queue = make_queue(tmp_path / "queue", (5, 5, 5))
     store_synced(queue, THIRD + 5)
@@ -114,7 +104,7 @@ def test_what_a_repair_gives_up_is_lost_no_more(spark: "SparkSession", tmp_path:
     assert read(spark, queue).count() == 10
 
 
-def test_a_queue_that_is_written_has_lost_nothing(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_queue_that_is_written_has_lost_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Its last file may be one that is just being made, and what is on the disk goes behind."""
     queue = make_queue(tmp_path / "queue", (5, 5))
     store_synced(queue, THIRD - (1 << 32) + 2)

@@ -3,14 +3,13 @@
 import hashlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
+from cqrepl.spark import in_index_order
+from tests.spark.queries import drained
 from tests.spark.queues import CYCLE, make_queue, payload
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 ALL = "queue,index,cycle,sequence,timestamp,file,position,length,hash,payload"
 
@@ -20,11 +19,11 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_queue(tmp_path_factory.mktemp("queue") / "orders", (300, 20))
 
 
-def load(spark: "SparkSession", path: Path, columns: str) -> "DataFrame":
+def load(spark: SparkSession, path: Path, columns: str) -> DataFrame:
     return spark.read.format("chronicle").option("columns", columns).load(str(path))
 
 
-def test_all_columns(spark: "SparkSession", queue: Path) -> None:
+def test_all_columns(spark: SparkSession, queue: Path) -> None:
     frame = load(spark, queue, ALL)
     assert frame.columns == ALL.split(",")
     rows = frame.orderBy("index").collect()
@@ -44,48 +43,30 @@ def test_all_columns(spark: "SparkSession", queue: Path) -> None:
     assert {day.astimezone(UTC) for day in days} == wanted
 
 
-def test_the_usual_columns_stay_what_they_were(spark: "SparkSession", queue: Path) -> None:
+def test_the_usual_columns_stay_what_they_were(spark: SparkSession, queue: Path) -> None:
     frame = spark.read.format("chronicle").load(str(queue))
     assert frame.columns == ["queue", "index", "cycle", "sequence", "payload"]
 
 
-def test_a_watermark_over_the_cycles(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+def test_a_watermark_over_the_cycles(spark: SparkSession, queue: Path, tmp_path: Path) -> None:
     """Windows that a later cycle has closed come out, and the last one does not yet."""
     stream = spark.readStream.format("chronicle").option("columns", "index,timestamp")
     frame = stream.option("maxCyclesPerBatch", "1").load(str(queue))
     counted = frame.withWatermark("timestamp", "1 hour").groupBy("timestamp").count()
-    query = (
-        counted.writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "out"))
-    )
-    assert query.awaitTermination(300)
+    drained(counted, tmp_path)
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     assert [row["count"] for row in rows] == [300]
 
 
-def test_a_copy_may_have_them_too(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
-    from cqrepl.spark import in_index_order
-
+def test_a_copy_may_have_them_too(spark: SparkSession, queue: Path, tmp_path: Path) -> None:
     frame = in_index_order(load(spark, queue, ALL), 2)
     writing = frame.write.format("chronicle").option("like", str(queue)).mode("append")
     writing.save(str(tmp_path / "copy"))
     assert load(spark, tmp_path / "copy", "index").count() == 320
 
 
-def test_a_stream_in_index_order(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
-    from cqrepl.spark import in_index_order
-
+def test_a_stream_in_index_order(spark: SparkSession, queue: Path, tmp_path: Path) -> None:
     stream = spark.readStream.format("chronicle").option("splitExcerpts", "50").load(str(queue))
-    query = (
-        in_index_order(stream, 4)
-        .writeStream.format("chronicle")
-        .option("like", str(queue))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "copy"))
-    )
-    assert query.awaitTermination(300)
+    drained(in_index_order(stream, 4), tmp_path, "chronicle", tmp_path / "copy", like=str(queue))
     rows = load(spark, tmp_path / "copy", "index,payload").orderBy("index").collect()
     assert [bytes(row["payload"]) for row in rows] == [payload(n) for n in range(320)]

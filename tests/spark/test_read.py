@@ -4,41 +4,32 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
 
 from cqrepl.queue import IndexGap, Queue, index_of
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.spark.datasource import ChronicleSource
 from tests.support.goldens import LOST_END, READABLE, manifest, unpack
-from tests.support.requirements import require
 from tests.support.samples import Excerpts, fill, noon_index, noon_path
-
-try:
-    import pyarrow as pa
-    from pyspark.errors import PySparkException
-    from pyspark.sql.datasource import InputPartition
-
-    from cqrepl.spark.datasource import ChronicleSource
-except ImportError:
-    require("spark", "pyspark is not installed")
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 DAY = "FAST_DAILY"
 WHOLE = [name for name in READABLE if name != LOST_END]
 Filled = tuple[Path, Excerpts]
 
 
-def load(spark: "SparkSession", path: Path | str | list[str], **options: object) -> "DataFrame":
+def load(spark: SparkSession, path: Path | str | list[str], **options: object) -> DataFrame:
     reader = spark.read.format("chronicle")
     for name, value in options.items():
         reader = reader.option(name, str(value))
     return reader.load([str(each) for each in path] if isinstance(path, list) else str(path))
 
 
-def excerpts(frame: "DataFrame") -> Excerpts:
+def excerpts(frame: DataFrame) -> Excerpts:
     """The excerpts that Spark found, in its order."""
     return [(row["index"], bytes(row["payload"])) for row in frame.collect()]
 
@@ -58,7 +49,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
     return path, fill(path, DAY, {0: 700, 1: 20, 4: 300})
 
 
-def test_golden_queues_equal_their_manifests(spark: "SparkSession", goldens: Path) -> None:
+def test_golden_queues_equal_their_manifests(spark: SparkSession, goldens: Path) -> None:
     rows = load(spark, f"{goldens}/*").collect()
     found: dict[str, list[tuple[int, str]]] = {name: [] for name in WHOLE}
     for row in rows:
@@ -67,7 +58,7 @@ def test_golden_queues_equal_their_manifests(spark: "SparkSession", goldens: Pat
         assert found[name] == manifest(name).digests, name
 
 
-def test_columns_tell_the_same_as_the_index(spark: "SparkSession", filled: Filled) -> None:
+def test_columns_tell_the_same_as_the_index(spark: SparkSession, filled: Filled) -> None:
     path, written = filled
     rows = load(spark, path, columns="queue,index,cycle,sequence,length,payload").collect()
     shift = by_name(DAY).shift
@@ -78,20 +69,20 @@ def test_columns_tell_the_same_as_the_index(spark: "SparkSession", filled: Fille
         assert row["length"] == len(row["payload"])
 
 
-def test_lengths_without_payloads(spark: "SparkSession", filled: Filled) -> None:
+def test_lengths_without_payloads(spark: SparkSession, filled: Filled) -> None:
     path, written = filled
     rows = load(spark, path, columns="length,index", batchExcerpts=300).collect()
     assert [tuple(row) for row in rows] == [(len(data), index) for index, data in written]
 
 
-def test_splits_of_one_queue_are_read_each_once(spark: "SparkSession", filled: Filled) -> None:
+def test_splits_of_one_queue_are_read_each_once(spark: SparkSession, filled: Filled) -> None:
     path, written = filled
     frame = load(spark, path, splitBytes=1, splitExcerpts=100, batchExcerpts=7)
     assert frame.rdd.getNumPartitions() > 3
     assert excerpts(frame) == written
 
 
-def test_ranges_by_index_by_cycle_and_by_time(spark: "SparkSession", filled: Filled) -> None:
+def test_ranges_by_index_by_cycle_and_by_time(spark: SparkSession, filled: Filled) -> None:
     path, written = filled
     first, end = written[10][0], written[705][0]
     assert excerpts(load(spark, path, fromIndex=hex(first), toIndex=end)) == written[10:705]
@@ -104,7 +95,7 @@ def test_ranges_by_index_by_cycle_and_by_time(spark: "SparkSession", filled: Fil
     assert excerpts(load(spark, path, fromIndex=hex(written[-1][0] + 1))) == []
 
 
-def test_several_queues_and_patterns(spark: "SparkSession", tmp_path: Path) -> None:
+def test_several_queues_and_patterns(spark: SparkSession, tmp_path: Path) -> None:
     written = {
         name: fill(tmp_path / name / "orders", DAY, {0: count})
         for name, count in (("eu", 30), ("us", 50))
@@ -119,7 +110,7 @@ def test_several_queues_and_patterns(spark: "SparkSession", tmp_path: Path) -> N
     assert [row["queue"] for row in only] == ["t"]
 
 
-def test_payloads_as_text_and_as_json(spark: "SparkSession", tmp_path: Path) -> None:
+def test_payloads_as_text_and_as_json(spark: SparkSession, tmp_path: Path) -> None:
     payloads = ["grün\n".encode(), b"", b"\xff\x00plain", b"\xb9\x05price\xa5\x10\x00"]
     payloads.append(b"\xc1a\xb8\x03\xed\xa0\x80")  # a string that is half a character
     payloads += [b"\xe3id1", b"\xa5\x39\x05"]  # one bare value, as Java's writeText writes it
@@ -140,14 +131,14 @@ def test_payloads_as_text_and_as_json(spark: "SparkSession", tmp_path: Path) -> 
     assert [json.loads(row[0]) for row in values] == expected
 
 
-def test_a_schema_chooses_columns_and_their_order(spark: "SparkSession", filled: Filled) -> None:
+def test_a_schema_chooses_columns_and_their_order(spark: SparkSession, filled: Filled) -> None:
     path, written = filled
     reader = spark.read.format("chronicle").schema("payload binary, index bigint")
     rows = reader.load(str(path)).collect()
     assert [(index, bytes(data)) for data, index in rows] == written
 
 
-def test_a_data_frame_is_a_snapshot(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_data_frame_is_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "all" / "q"
     fill(path, DAY, {0: 5})
     of_load = load(spark, tmp_path / "all" / "*")
@@ -164,7 +155,7 @@ def test_a_data_frame_is_a_snapshot(spark: "SparkSession", tmp_path: Path) -> No
     assert load(spark, path).count() == 7
 
 
-def test_sql_views(spark: "SparkSession", filled: Filled) -> None:
+def test_sql_views(spark: SparkSession, filled: Filled) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW orders USING chronicle OPTIONS (path '{filled[0]}')")
     try:
         [row] = spark.sql("SELECT count(*) AS n, lower(hex(min(index))) AS i FROM orders").collect()
@@ -191,7 +182,7 @@ def test_sql_views(spark: "SparkSession", filled: Filled) -> None:
     ],
 )
 def test_bad_options_are_told_in_one_sentence(
-    spark: "SparkSession", filled: Filled, options: dict[str, str], told: str
+    spark: SparkSession, filled: Filled, options: dict[str, str], told: str
 ) -> None:
     options = {"path": str(filled[0]), **options}
     with pytest.raises(PySparkException) as raised:
@@ -202,7 +193,7 @@ def test_bad_options_are_told_in_one_sentence(
 
 
 def test_a_schema_with_foreign_columns_or_types_is_refused(
-    spark: "SparkSession", filled: Filled
+    spark: SparkSession, filled: Filled
 ) -> None:
     for schema, told in (
         ("price double", "option schema: expected columns of queue, index"),
@@ -214,7 +205,7 @@ def test_a_schema_with_foreign_columns_or_types_is_refused(
         assert told in str(raised.value)
 
 
-def test_what_was_planned_and_is_gone_is_an_error(spark: "SparkSession", tmp_path: Path) -> None:
+def test_what_was_planned_and_is_gone_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     """The planner's and the task's part, called as Spark calls them."""
     fill(tmp_path / "q", DAY, {0: 300, 1: 10})
     source = ChronicleSource({"path": str(tmp_path / "q")})

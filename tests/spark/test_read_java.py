@@ -1,21 +1,19 @@
 """Spark reads the same of a queue that Java wrote as Java itself."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 
 def test_excerpts_without_bytes_are_what_java_reads(
-    spark: "SparkSession", java: JavaQueue, tmp_path: Path
+    spark: SparkSession, java: JavaQueue, tmp_path: Path
 ) -> None:
     """Java lays the byte 8F for one, and gives it to its own readers."""
     path = tmp_path / "q"

@@ -2,14 +2,21 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.format.index import Cycle
+from cqrepl.spark.failures import JobFailed, one_line
+from cqrepl.spark.jobs import blockaudit
+from cqrepl.spark.jobs import rebuild as job
+from cqrepl.spark.jobs.cyclemaker import MadeCycle, make_cycles
+from cqrepl.spark.jobs.rebuild import Rebuilt, rebuild
+from cqrepl.spark.jobs.tasks import run_tasks
 from tests.spark.queues import (
     CYCLE,
     FIRST,
@@ -24,12 +31,6 @@ from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import flip_byte
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cqrepl.spark.jobs.cyclemaker import MadeCycle
-    from cqrepl.spark.jobs.rebuild import Rebuilt
-
 SECOND, THIRD = FIRST + (1 << 32), FIRST + (2 << 32)
 
 
@@ -43,9 +44,7 @@ def copies(queue: Path, tmp_path: Path) -> list[Path]:
     return [Path(shutil.copytree(queue, tmp_path / f"copy-{n}")) for n in range(3)]
 
 
-def rebuilt(spark: "SparkSession", target: Path, *copies: Path, **options: Path) -> "Rebuilt":
-    from cqrepl.spark.jobs.rebuild import rebuild
-
+def rebuilt(spark: SparkSession, target: Path, *copies: Path, **options: Path) -> Rebuilt:
     return rebuild(spark, copies, target, task_bytes=1 << 20, **options)
 
 
@@ -56,7 +55,7 @@ def file_of(queue: Path, nth: int) -> Path:
 @pytest.mark.java
 @pytest.mark.timeout(BUILD_TIMEOUT_S + 600)
 def test_from_three_copies_of_which_none_is_whole(
-    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path, java: JavaQueue
+    spark: SparkSession, queue: Path, copies: list[Path], tmp_path: Path, java: JavaQueue
 ) -> None:
     """One lacks a cycle, one is broken early in another, one ends in the middle of it."""
     first, second, third = copies
@@ -76,7 +75,7 @@ def test_from_three_copies_of_which_none_is_whole(
 
 
 def test_clashes_need_a_person(
-    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
+    spark: SparkSession, queue: Path, copies: list[Path], tmp_path: Path
 ) -> None:
     flip_byte(file_of(copies[0], 1), payload(1000 + 70_000), 9)
     flip_byte(file_of(copies[1], 2), payload(101_000 + 3), 9)
@@ -94,7 +93,7 @@ def test_clashes_need_a_person(
 
 
 def test_the_winner_may_be_the_shorter_one(
-    spark: "SparkSession", copies: list[Path], tmp_path: Path
+    spark: SparkSession, copies: list[Path], tmp_path: Path
 ) -> None:
     """The new queue has what the winner holds, and behind it, in the same block, what only the
     loser has."""
@@ -108,7 +107,7 @@ def test_the_winner_may_be_the_shorter_one(
 
 
 def test_an_end_that_nobody_knows(
-    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
+    spark: SparkSession, queue: Path, copies: list[Path], tmp_path: Path
 ) -> None:
     """The end is told with a copy that is whole. Without one nothing is made."""
     for copy in copies[:2]:
@@ -122,11 +121,9 @@ def test_an_end_that_nobody_knows(
 
 
 def test_what_a_disk_has_changed_is_not_taken(
-    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
+    spark: SparkSession, queue: Path, copies: list[Path], tmp_path: Path
 ) -> None:
     """The notes of replication beside a copy tell that it was altered, if no other copy does."""
-    from cqrepl.spark.failures import JobFailed, one_line
-
     altered, whole = copies[:2]
     note_chains(altered)
     flip_byte(file_of(altered, 1), payload(1000 + 70_000), 5)
@@ -140,9 +137,7 @@ def test_what_a_disk_has_changed_is_not_taken(
     assert excerpts(new) == excerpts(queue)
 
 
-def test_notes_of_a_copy_whose_beginning_is_not_taken(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
+def test_notes_of_a_copy_whose_beginning_is_not_taken(spark: SparkSession, tmp_path: Path) -> None:
     """A large cycle of which the end is noted: what lies before a part is not what was taken."""
     whole = make_queue(tmp_path / "whole", (200_000, 20))
     noted, broken = (Path(shutil.copytree(whole, tmp_path / name)) for name in ("noted", "broken"))
@@ -163,10 +158,8 @@ def test_notes_of_a_copy_whose_beginning_is_not_taken(
 
 
 def test_an_excerpt_that_nobody_has(
-    spark: "SparkSession", copies: list[Path], tmp_path: Path
+    spark: SparkSession, copies: list[Path], tmp_path: Path
 ) -> None:
-    from cqrepl.spark.failures import JobFailed, one_line
-
     for copy in copies:
         break_at(file_of(copy, 1), 1000 + 300)
     with pytest.raises(JobFailed, match="found none that can be read") as raised, one_line():
@@ -176,7 +169,7 @@ def test_an_excerpt_that_nobody_has(
 
 
 def test_a_cycle_that_all_copies_have_lost(
-    spark: "SparkSession", copies: list[Path], tmp_path: Path
+    spark: SparkSession, copies: list[Path], tmp_path: Path
 ) -> None:
     """One of them is known to have had it: in between, at the end, or shorter than it was."""
     note_closed(copies[0], Cycle(CYCLE + 1))
@@ -196,7 +189,7 @@ def test_a_cycle_that_all_copies_have_lost(
 
 
 def test_a_last_cycle_that_all_copies_have_lost(
-    spark: "SparkSession", copies: list[Path], tmp_path: Path
+    spark: SparkSession, copies: list[Path], tmp_path: Path
 ) -> None:
     lost = [file_of(copy, 2) for copy in copies]
     for file in lost:
@@ -211,13 +204,9 @@ def test_a_last_cycle_that_all_copies_have_lost(
 
 
 def test_another_copy_at_the_same_path_when_a_block_is_looked_at_closer(
-    spark: "SparkSession", copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other copy has none of the damage for which the block is looked at."""
-    from cqrepl.spark.failures import JobFailed, one_line
-    from cqrepl.spark.jobs import blockaudit
-    from cqrepl.spark.jobs.tasks import run_tasks
-
     flip_byte(file_of(copies[1], 1), payload(1000 + 50_000), 9)
     looked: list[str] = []
 
@@ -236,28 +225,23 @@ def test_another_copy_at_the_same_path_when_a_block_is_looked_at_closer(
 
 
 def test_another_copy_at_the_same_path_when_it_is_read_again(
-    spark: "SparkSession", copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job fails if an executor that has read nothing of a copy before sees another one
     there."""
-    from cqrepl.spark.failures import JobFailed, one_line
-    from cqrepl.spark.jobs import rebuild
-    from cqrepl.spark.jobs.cyclemaker import make_cycles
 
-    def exchanged(*arguments: Any, **options: Any) -> "list[MadeCycle]":
+    def exchanged(*arguments: Any, **options: Any) -> list[MadeCycle]:
         copies[1].rename(tmp_path / "aside")
         copies[2].rename(copies[1])
         return make_cycles(*arguments, **options)
 
-    monkeypatch.setattr(rebuild, "make_cycles", exchanged)
+    monkeypatch.setattr(job, "make_cycles", exchanged)
     with pytest.raises(JobFailed, match="found another one at the same path"), one_line():
         rebuilt(spark, tmp_path / "new", *copies[:2])
     assert not (tmp_path / "new").exists()
 
 
-def test_the_command(
-    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
-) -> None:
+def test_the_command(spark: SparkSession, queue: Path, copies: list[Path], tmp_path: Path) -> None:
     assert spark
     flip_byte(file_of(copies[0], 2), payload(101_000 + 3), 9)
     words = ["spark", "rebuild", str(copies[0]), str(copies[1]), "--to", str(tmp_path / "new")]

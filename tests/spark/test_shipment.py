@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cqrepl.spark.session import SessionSettings, _conf
 from tests.spark.conftest import spark_missing
 from tests.support.requirements import require
 
@@ -14,7 +15,6 @@ def settings_of(folder: Path, **chosen: str) -> dict[str, str]:
     reason = spark_missing()
     if reason is not None:
         require("spark", reason)
-    from cqrepl.spark.session import SessionSettings, _conf
 
     conf = {name.replace("_", "."): value for name, value in chosen.items()}
     return _conf(SessionSettings(conf=conf, ship=True), "test", folder)

@@ -1,28 +1,19 @@
 """Defects of Spark: this project does without what has them. A failure here tells of a repair."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    Filter,
+    GreaterThanOrEqual,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
 
-from tests.support.requirements import require
-
-try:
-    from pyspark.sql.datasource import (
-        DataSource,
-        DataSourceReader,
-        Filter,
-        GreaterThanOrEqual,
-        InputPartition,
-    )
-    from pyspark.sql.types import StructType
-
-    from cqrepl.spark.datasource import ChronicleReader
-except ImportError:
-    require("spark", "pyspark is not installed")
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from cqrepl.spark.datasource import ChronicleReader
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 COUNT = 10
@@ -56,7 +47,7 @@ class Filtered(DataSource):
 
 
 @pytest.fixture
-def frame(spark: "SparkSession") -> Iterator["DataFrame"]:
+def frame(spark: SparkSession) -> Iterator[DataFrame]:
     spark.dataSource.register(Filtered)
     spark.conf.set(PUSHDOWN, "true")
     yield spark.read.format("filtered").load()
@@ -64,13 +55,13 @@ def frame(spark: "SparkSession") -> Iterator["DataFrame"]:
 
 
 @pytest.mark.xfail(reason="the plan of a filtered query is used for the next one")
-def test_a_pushed_filter_is_forgotten(frame: "DataFrame") -> None:
+def test_a_pushed_filter_is_forgotten(frame: DataFrame) -> None:
     assert frame.filter("index >= 5").count() == 5
     assert frame.count() == COUNT
 
 
 @pytest.mark.xfail(reason="the plan of a filtered query is used for the rest of the same one")
-def test_a_pushed_filter_stays_on_its_side(frame: "DataFrame") -> None:
+def test_a_pushed_filter_stays_on_its_side(frame: DataFrame) -> None:
     assert frame.filter("index >= 5").union(frame).count() == COUNT + 5
 
 

@@ -4,19 +4,16 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import Index, cycle_of
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import Excerpts, read
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -33,8 +30,8 @@ def java() -> Iterator[JavaQueue]:
 
 
 def start(
-    spark: "SparkSession", path: Path, folder: Path, excerpts_max: int, *, to_end: bool = False
-) -> "StreamingQuery":
+    spark: SparkSession, path: Path, folder: Path, excerpts_max: int, *, to_end: bool = False
+) -> StreamingQuery:
     stream = spark.readStream.format("chronicle").option("maxExcerptsPerBatch", excerpts_max)
     writing = stream.load(str(path)).writeStream.format("parquet")
     writing = writing.option("checkpointLocation", str(folder / "checkpoint"))
@@ -44,7 +41,6 @@ def start(
 
 
 def batches_in(folder: Path) -> int:
-    """The number of batches that have been committed."""
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
 
 
@@ -52,7 +48,7 @@ def batches_in(folder: Path) -> int:
     ("stops", "count"), [(6, 18_000), pytest.param(20, 60_000, marks=pytest.mark.long)]
 )
 def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
-    spark: "SparkSession", java: JavaQueue, tmp_path: Path, stops: int, count: int
+    spark: SparkSession, java: JavaQueue, tmp_path: Path, stops: int, count: int
 ) -> None:
     """The stream is stopped in the midst of anything, a random time after some batches."""
     path, numbers = tmp_path / "q", random.Random(20)

@@ -1,32 +1,23 @@
 """Of a stream it can be told how far it is in each of its queues, and how much it is behind."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue
+from cqrepl.spark.streamstate import stream_state
+from cqrepl.spark.tableoptions import TableError
+from tests.spark.queries import drained
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, make_queue
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def test_rows_offsets_and_what_is_behind(spark: "SparkSession", tmp_path: Path) -> None:
-    from cqrepl.spark.streamstate import stream_state
-    from cqrepl.spark.tableoptions import TableError
-
+def test_rows_offsets_and_what_is_behind(spark: SparkSession, tmp_path: Path) -> None:
     for name, counts in (("busy", (300, 50)), ("quiet", (5,))):
         make_queue(tmp_path / "queues" / name, counts)
     pattern = f"{tmp_path}/queues/*"
     stream = spark.readStream.format("chronicle").option("maxExcerptsPerBatch", "200").load(pattern)
-    query = (
-        stream.writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(300)
+    query = drained(stream, tmp_path, "noop")
     first = next(each for each in query.recentProgress if each["numInputRows"])
     states = stream_state(first, pattern)
     assert [(each.queue, each.rows, each.behind) for each in states] == [

@@ -3,16 +3,18 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 from cqrepl.queue import Queue
 from cqrepl.spark import register, tablekeeper
+from tests.spark.queries import drained
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, make_queue, payload
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -20,23 +22,14 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_queue(tmp_path_factory.mktemp("queue") / "orders", (300, 20))
 
 
-def test_a_view(spark: "SparkSession", queue: Path) -> None:
-    spark.sql(f"CREATE TEMPORARY VIEW seen USING chronicle OPTIONS (path '{queue}')")
-    try:
-        rows = spark.sql("SELECT index, payload FROM seen ORDER BY index").collect()
-        assert [bytes(row["payload"]) for row in rows] == [payload(n) for n in range(320)]
-    finally:
-        spark.catalog.dropTempView("seen")
-
-
 @pytest.fixture
-def table(spark: "SparkSession") -> Iterator[str]:
+def table(spark: SparkSession) -> Iterator[str]:
     """The name of a table, which is dropped at the end."""
     yield "kept"
     spark.sql("DROP TABLE IF EXISTS kept")
 
 
-def test_a_table_of_the_catalog(spark: "SparkSession", tmp_path: Path, table: str) -> None:
+def test_a_table_of_the_catalog(spark: SparkSession, tmp_path: Path, table: str) -> None:
     """Its options are kept, what is appended later is read, and a queue outlives its table."""
     queue = make_queue(tmp_path / "my orders", (300, 20))
     spark.sql(
@@ -54,16 +47,6 @@ def test_a_table_of_the_catalog(spark: "SparkSession", tmp_path: Path, table: st
     assert excerpts(queue) == held
 
 
-def test_a_table_as_a_stream(
-    spark: "SparkSession", queue: Path, tmp_path: Path, table: str
-) -> None:
-    spark.sql(f"CREATE TABLE {table} USING chronicle LOCATION '{queue}' COMMENT 'of a test'")
-    stream = spark.readStream.table(table).writeStream.format("parquet")
-    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    stream.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
-    assert spark.read.parquet(str(tmp_path / "out")).select("index").distinct().count() == 320
-
-
 def listed(queue: Path, *options: str) -> str:
     given = ", ".join([f"path '{queue}'", *options])
     return (
@@ -72,7 +55,7 @@ def listed(queue: Path, *options: str) -> str:
     )
 
 
-def test_a_table_whose_columns_are_listed(spark: "SparkSession", queue: Path, table: str) -> None:
+def test_a_table_whose_columns_are_listed(spark: SparkSession, queue: Path, table: str) -> None:
     """It has the columns in this order, its comments and its options, in other sessions too."""
     spark.sql(listed(queue, "payload 'text'", f"fromIndex '{FIRST + 7:#x}'"))
     assert spark.table(table).columns == ["payload", "index"]
@@ -90,21 +73,17 @@ def test_a_table_whose_columns_are_listed(spark: "SparkSession", queue: Path, ta
     register(spark)
 
 
-def test_a_listed_table_as_a_stream(
-    spark: "SparkSession", queue: Path, tmp_path: Path, table: str
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_table_as_a_stream(
+    spark: SparkSession, queue: Path, tmp_path: Path, table: str, is_listed: bool
 ) -> None:
-    spark.sql(listed(queue, "payload 'text'"))
-    stream = spark.readStream.table(table).writeStream.format("parquet")
-    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    stream.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+    bare = f"CREATE TABLE {table} USING chronicle LOCATION '{queue}' COMMENT 'of a test'"
+    spark.sql(listed(queue, "payload 'text'") if is_listed else bare)
+    drained(spark.readStream.table(table), tmp_path)
     assert spark.read.parquet(str(tmp_path / "out")).select("index").distinct().count() == 320
 
 
-def test_a_table_that_the_catalog_is_told_of(
-    spark: "SparkSession", queue: Path, table: str
-) -> None:
-    from pyspark.sql.types import LongType, StructField, StructType
-
+def test_a_table_that_the_catalog_is_told_of(spark: SparkSession, queue: Path, table: str) -> None:
     columns = StructType([StructField("index", LongType())])
     spark.catalog.createTable(table, str(queue), "chronicle", columns)
     assert spark.table(table).count() == 320
@@ -112,7 +91,7 @@ def test_a_table_that_the_catalog_is_told_of(
 
 @pytest.mark.parametrize("columns", ["", " (index bigint)"])
 def test_a_table_that_gets_another_place(
-    spark: "SparkSession", queue: Path, tmp_path: Path, table: str, columns: str
+    spark: SparkSession, queue: Path, tmp_path: Path, table: str, columns: str
 ) -> None:
     """The queue that its place names now is read, and not the one of before."""
     other = make_queue(tmp_path / "another one", (5, 2))
@@ -124,7 +103,7 @@ def test_a_table_that_gets_another_place(
 
 
 def test_a_table_without_a_place_is_not_sparks_own(
-    spark: "SparkSession", tmp_path: Path, table: str
+    spark: SparkSession, tmp_path: Path, table: str
 ) -> None:
     """Spark must not delete the queue that the table is given later, when the table is dropped."""
     queue = make_queue(tmp_path / "orders", (5, 2))
@@ -138,7 +117,7 @@ def test_a_table_without_a_place_is_not_sparks_own(
 
 @pytest.mark.parametrize("columns", ["", " (index bigint)"])
 def test_a_table_of_several_queues(
-    spark: "SparkSession", queue: Path, tmp_path: Path, table: str, columns: str
+    spark: SparkSession, queue: Path, tmp_path: Path, table: str, columns: str
 ) -> None:
     """The place that Spark chooses for it is none of them; one that its user has chosen is."""
     other, third = (make_queue(tmp_path / name, (5, 2)) for name in ("other", "third"))
@@ -158,11 +137,10 @@ def test_a_table_of_several_queues(
 
 
 def test_queues_are_read_where_the_catalog_cannot_be_asked(
-    spark: "SparkSession", queue: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    spark: SparkSession, queue: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     """The catalog cannot be asked while the metastore is down, or where nothing can listen. The
     program is told so in one line."""
-    from py4j.protocol import Py4JError
 
     def is_down(*_: object, **__: object) -> None:
         raise Py4JError("the metastore is down\nand more")
@@ -191,7 +169,7 @@ def test_queues_are_read_where_the_catalog_cannot_be_asked(
     ],
 )
 def test_what_a_listed_table_cannot_is_told_when_it_is_read(
-    spark: "SparkSession", queue: Path, table: str, columns: str, option: str, told: str
+    spark: SparkSession, queue: Path, table: str, columns: str, option: str, told: str
 ) -> None:
     spark.sql(f"CREATE TABLE {table} ({columns}) USING chronicle OPTIONS (path '{queue}'{option})")
     is_told(spark, f"SELECT * FROM {table}", told)
@@ -215,7 +193,7 @@ def test_what_a_listed_table_cannot_is_told_when_it_is_read(
     ],
 )
 def test_what_a_table_cannot_is_told_in_one_line(
-    spark: "SparkSession", queue: Path, table: str, text: str, told: str
+    spark: SparkSession, queue: Path, table: str, text: str, told: str
 ) -> None:
     spark.sql(f"CREATE TABLE {table} USING chronicle OPTIONS (path '{queue}')")
     held = excerpts(queue)
@@ -224,7 +202,7 @@ def test_what_a_table_cannot_is_told_in_one_line(
     assert not spark.catalog.tableExists("other")
 
 
-def test_a_range_of_a_queue(spark: "SparkSession", queue: Path) -> None:
+def test_a_range_of_a_queue(spark: SparkSession, queue: Path) -> None:
     text = f"SELECT * FROM chronicle_range('{queue}', '{FIRST + 290:#x}', {FIRST + 295})"
     rows = spark.sql(text).collect()
     assert [row["index"] for row in rows] == list(range(FIRST + 290, FIRST + 295))
@@ -232,7 +210,7 @@ def test_a_range_of_a_queue(spark: "SparkSession", queue: Path) -> None:
     assert {row["queue"] for row in rows} == {"orders"}
 
 
-def test_a_range_with_columns_and_without_bounds(spark: "SparkSession", queue: Path) -> None:
+def test_a_range_with_columns_and_without_bounds(spark: SparkSession, queue: Path) -> None:
     text = f"chronicle_range('{queue}', NULL, NULL, 'timestamp,position,index')"
     frame = spark.sql(f"SELECT * FROM {text}")
     assert frame.columns == ["timestamp", "position", "index"]
@@ -242,11 +220,9 @@ def test_a_range_with_columns_and_without_bounds(spark: "SparkSession", queue: P
     assert row["n"] == 7
 
 
-def test_a_range_of_another_queue_at_the_same_path(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_range_of_another_queue_at_the_same_path(spark: SparkSession, tmp_path: Path) -> None:
     """An executor may see another queue at the path than the one that the range was planned with:
     the read fails."""
-    from pyspark.errors import PySparkException
-
     first, second = make_queue(tmp_path / "q", (5, 5)), make_queue(tmp_path / "r", (5, 5), start=7)
     text = f"SELECT * FROM chronicle_range('{first}', '{FIRST + 2:#x}')"
     planned = spark.sql(text)
@@ -270,14 +246,12 @@ def test_a_range_of_another_queue_at_the_same_path(spark: "SparkSession", tmp_pa
     ],
 )
 def test_a_range_that_cannot_be_is_told_in_one_line(
-    spark: "SparkSession", queue: Path, arguments: str, told: str
+    spark: SparkSession, queue: Path, arguments: str, told: str
 ) -> None:
     is_told(spark, f"SELECT * FROM chronicle_range({arguments.format(q=queue)})", told)
 
 
-def is_told(spark: "SparkSession", text: str, told: str) -> None:
-    from pyspark.errors import PySparkException
-
+def is_told(spark: SparkSession, text: str, told: str) -> None:
     with pytest.raises(PySparkException) as raised:
         spark.sql(text).collect()
     assert told in str(raised.value)

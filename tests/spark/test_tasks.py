@@ -4,21 +4,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from cqrepl.queue import Queue
+from cqrepl.spark.failures import JobFailed
+from cqrepl.spark.jobs.tasks import run_tasks
 from tests.support.terminal import Terminal
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PATIENCE_S = 300
 
 
-def test_answers_are_in_the_order_of_the_tasks(spark: "SparkSession") -> None:
-    from cqrepl.spark.jobs.tasks import run_tasks
-
+def test_answers_are_in_the_order_of_the_tasks(spark: SparkSession) -> None:
     def work(number: int) -> Iterator[dict[str, Any]]:
         for nth in range(number % 3):
             yield {"number": number, "nth": nth}
@@ -44,10 +43,9 @@ def loaded(path: Path) -> Loaded:
     return Loaded(path)
 
 
-def test_a_task_is_carried_to_no_other_one(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_task_is_carried_to_no_other_one(spark: SparkSession, tmp_path: Path) -> None:
     """No task comes along with another one, or the cost of many tasks would grow with their
     square."""
-    from cqrepl.spark.jobs.tasks import run_tasks
 
     def work(task: Loaded) -> Iterator[dict[str, Any]]:
         yield {"path": str(task.path)}
@@ -58,11 +56,9 @@ def test_a_task_is_carried_to_no_other_one(spark: "SparkSession", tmp_path: Path
 
 
 def test_progress_on_a_terminal(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tasks end when it has been shown that they have not."""
-    from cqrepl.spark.jobs.tasks import run_tasks
-
     shown = tmp_path / "shown"
 
     class Watched(Terminal):
@@ -85,11 +81,7 @@ def test_progress_on_a_terminal(
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
-def test_an_error_of_a_task(spark: "SparkSession", tmp_path: Path) -> None:
-    from cqrepl.queue import Queue
-    from cqrepl.spark.failures import JobFailed
-    from cqrepl.spark.jobs.tasks import run_tasks
-
+def test_an_error_of_a_task(spark: SparkSession, tmp_path: Path) -> None:
     def work(path: Path) -> Iterator[dict[str, Any]]:
         Queue.open(path).close()
         yield {}

@@ -1,9 +1,9 @@
 """Golden queues, read and written through Spark: Java verifies the copies."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.goldens import LOST_END, READABLE, manifest, unpack
 from tests.support.java import JavaQueue
@@ -11,15 +11,12 @@ from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javachecks import assert_java_finds
 from tests.support.samples import assert_made_like
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 
 @pytest.mark.parametrize("name", [name for name in READABLE if name != LOST_END])
 def test_java_verifies_what_spark_wrote(
-    spark: "SparkSession", java: JavaQueue, tmp_path: Path, name: str
+    spark: SparkSession, java: JavaQueue, tmp_path: Path, name: str
 ) -> None:
     golden = manifest(name)
     path, copy = unpack(name, tmp_path), tmp_path / "copy"

@@ -4,45 +4,39 @@ import os
 import random
 import resource
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from cqrepl.queue import Diverged, IndexGap, Queue, QueueError, QueueLayout, QueueLocked
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.spark import in_index_order
+from cqrepl.spark.manyqueues import Parts, QueueSet, commit_many, stage_many
+from cqrepl.spark.staging import begin
+from cqrepl.spark.tableoptions import OptionError
 from tests.net.test_disk_full import small_file_system
-from tests.support.requirements import require
+from tests.spark.committing import (
+    excerpts,
+    kill_when_reached,
+    many_staged,
+    named_batches,
+    written_elsewhere,
+)
+from tests.spark.queries import drained, forget_last_batch
 from tests.support.samples import Excerpts, fill, noon_index, read
-
-try:
-    from pyspark.errors import PySparkException
-
-    from cqrepl.spark import in_index_order
-    from cqrepl.spark.manyqueues import Parts, QueueSet, commit_many, stage_many
-    from cqrepl.spark.staging import begin
-    from cqrepl.spark.tableoptions import OptionError
-    from tests.spark.committing import excerpts, many_staged, named_batches
-except ImportError:
-    require("spark", "pyspark or pyarrow is not installed")
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 DAY = "FAST_DAILY"
 HOUR = "FAST_HOURLY"
-ROOT = Path(__file__).parents[2]
 KILLS = 9
-QUERY_S = 300
 CUTS = {"splitBytes": 1, "splitExcerpts": 100}
 
 
-def queues(folder: Path, **more: Any) -> "QueueSet":
+def queues(folder: Path, **more: Any) -> QueueSet:
     return QueueSet(
         **{"folder": folder, "column": "to", "roll_cycle": DAY, "is_synced": False, **more}
     )
@@ -53,7 +47,6 @@ def held(folder: Path, *names: str) -> dict[str, Excerpts]:
 
 
 def rows_of(*names: str, count: int = 30) -> dict[str, Excerpts]:
-    """Others for each queue."""
     return {
         name: [(index, b"%s %d" % (name.encode(), index)) for index, _ in excerpts(count)]
         for name in names
@@ -131,7 +124,7 @@ def test_what_one_queue_cannot_take_changes_none(tmp_path: Path) -> None:
     """The queue that cannot take its rows is named, whether its name comes first or not."""
     rows, target = rows_of("a", "m", "z"), queues(tmp_path)
 
-    def staged(**changed: Excerpts) -> "list[Parts]":
+    def staged(**changed: Excerpts) -> list[Parts]:
         return many_staged(tmp_path / "job", target, {**rows, **changed})
 
     first = {name: each[:20] for name, each in rows.items()}
@@ -187,27 +180,15 @@ def test_a_queue_that_is_being_written(tmp_path: Path) -> None:
     """The other ones are left as they are, too; and none stays locked."""
     rows, target = rows_of("a", "b"), queues(tmp_path)
     commit_many(target, many_staged(tmp_path / "job", target, {"b": rows["b"][:5]}))
-    holding = (
-        "import sys, cqrepl.queue as q; w = q.Queue.open_for_append(sys.argv[1]);"
-        "w.append_lock.acquire(); print('held', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", holding, str(tmp_path / "b")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        with pytest.raises(QueueLocked, match=f"{tmp_path}/b"):
-            commit_many(target, many_staged(tmp_path / "job", target, rows))
-        other.communicate()
+    staged = many_staged(tmp_path / "job", target, rows)
+    with written_elsewhere(tmp_path / "b"), pytest.raises(QueueLocked, match=f"{tmp_path}/b"):
+        commit_many(target, staged)
     assert held(tmp_path, "a", "b") == {"a": [], "b": rows["b"][:5]}
     assert commit_many(target, many_staged(tmp_path / "job", target, rows)) == 235
 
 
 @pytest.fixture
 def few_files() -> Iterator[None]:
-    """This process may open few more files than it has."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = len(os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 100, limits[1]))
@@ -251,30 +232,13 @@ def test_a_killed_driver_leaves_what_the_next_commit_completes(tmp_path: Path) -
     folder = tmp_path / "q"
     for nth in range(KILLS):
         name, length = numbers.choice(names), numbers.randrange(len(rows["a"]))
-        killed += kill_when_reached(folder, tmp_path / "staging", count, folder / name, length)
+        killed += kill_when_reached(folder / name, length, folder, tmp_path / "s", count, *names)
         if nth % 3 == 2:
             target = queues(folder)
             commit_many(target, many_staged(tmp_path / "job", target, rows))
             assert held(folder, *names) == rows
             folder = tmp_path / f"q{nth}"
     assert killed > KILLS // 4
-
-
-def kill_when_reached(folder: Path, staging: Path, count: int, queue: Path, length: int) -> bool:
-    """Runs a commit in a process of its own; true if it was killed in the middle."""
-    command = [sys.executable, "-m", "tests.spark.committing", str(folder), str(staging)]
-    with subprocess.Popen(
-        [*command, str(count), "a", "b", "c"], cwd=ROOT, stdout=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"staged\n"
-        while child.poll() is None:
-            if queue.is_dir() and any(queue.glob("*.cq4")):
-                with Queue.open(queue) as found:
-                    if found.count() >= length:
-                        child.kill()
-                        break
-    return child.returncode == -signal.SIGKILL
 
 
 @pytest.fixture
@@ -287,17 +251,17 @@ def sources(tmp_path: Path) -> tuple[Path, dict[str, Excerpts]]:
     }
 
 
-def load(spark: "SparkSession", folder: Path) -> "DataFrame":
+def load(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.read.format("chronicle").options(**CUTS).load(str(folder / "*"))
 
 
-def save(frame: "DataFrame", folder: Path, mode: str = "append", **options: str) -> None:
+def save(frame: DataFrame, folder: Path, mode: str = "append", **options: str) -> None:
     given = {"queueColumn": "queue", **options}
     frame.write.format("chronicle").options(**given).mode(mode).save(str(folder))
 
 
 def test_copies_of_several_queues(
-    spark: "SparkSession", sources: tuple[Path, dict[str, Excerpts]], tmp_path: Path
+    spark: SparkSession, sources: tuple[Path, dict[str, Excerpts]], tmp_path: Path
 ) -> None:
     folder, written = sources
     for _ in range(2):
@@ -315,7 +279,7 @@ def test_copies_of_several_queues(
 
 
 def test_what_cannot_be_written_is_told_in_one_sentence(
-    spark: "SparkSession", sources: tuple[Path, dict[str, Excerpts]], tmp_path: Path
+    spark: SparkSession, sources: tuple[Path, dict[str, Excerpts]], tmp_path: Path
 ) -> None:
     folder, written = sources
     frame, like = load(spark, folder), {"like": str(folder)}
@@ -343,24 +307,17 @@ def test_what_cannot_be_written_is_told_in_one_sentence(
 
 
 def test_streams_over_several_queues(
-    spark: "SparkSession", sources: tuple[Path, dict[str, Excerpts]], tmp_path: Path
+    spark: SparkSession, sources: tuple[Path, dict[str, Excerpts]], tmp_path: Path
 ) -> None:
     """A batch that Spark delivers again, as its entry in the commit log has gone, comes once."""
     folder, written = sources
-    checkpoint = tmp_path / "checkpoint"
     for again in range(3):
         reading = spark.readStream.format("chronicle").option("maxExcerptsPerBatch", 600)
-        query = (
-            reading.options(**CUTS).load(str(folder / "*"))
-            .writeStream.format("chronicle")
-            .options(checkpointLocation=str(checkpoint), queueColumn="queue", like=str(folder))
-            .trigger(availableNow=True).start(str(tmp_path / "to"))
-        )  # fmt: skip
-        assert query.awaitTermination(QUERY_S)
+        frame = reading.options(**CUTS).load(str(folder / "*"))
+        options = {"queueColumn": "queue", "like": str(folder)}
+        drained(frame, tmp_path, "chronicle", tmp_path / "to", **options)
         assert held(tmp_path / "to", *written) == written
-        commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda each: int(each.name))
-        for each in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
-            each.unlink()
+        forget_last_batch(tmp_path / "checkpoint")
         with Queue.open(folder / "bonds") as queue:
             index = queue.append(
                 b"more", now_ms=86_400_000 * (noon_index(DAY, ahead=4 + again) >> 32)

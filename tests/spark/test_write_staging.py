@@ -2,34 +2,32 @@
 
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from cqrepl.queue import Diverged, IndexGap, Queue, QueueError, QueueLayout, QueueLocked
-from cqrepl.queue.format.rollcycle import by_name
-from tests.support.requirements import require
+from cqrepl.queue import Diverged, IndexGap, QueueError, QueueLocked
+from cqrepl.spark.staging import ABANDONED_S, StagedPart, begin, commit, discard, stage, sweep
+from tests.spark.committing import (
+    SHIFT,
+    excerpts,
+    kill_when_reached,
+    record_batches,
+    staged,
+    target,
+    written_elsewhere,
+)
 from tests.support.samples import Excerpts, noon_index, read
 
-try:
-    import pyarrow as pa
-
-    from cqrepl.spark.staging import ABANDONED_S, StagedPart, begin, commit, discard, stage, sweep
-    from tests.spark.committing import SHIFT, excerpts, record_batches, staged, target
-except ImportError:
-    require("arrow", "pyarrow is not installed")
-
-ROOT = Path(__file__).parents[2]
 KILLS = 12
 
 
-def stage_all(tmp_path: Path, *parts: Excerpts) -> "list[StagedPart]":
+def stage_all(tmp_path: Path, *parts: Excerpts) -> list[StagedPart]:
     begin(tmp_path / "job")
     return [stage(tmp_path / "job", SHIFT, record_batches(rows, 7)) for rows in parts]
 
@@ -60,7 +58,7 @@ def test_attempts_that_do_not_count_leave_no_trace(tmp_path: Path) -> None:
     begin(tmp_path / "job")
     given = iter(record_batches(rows[:100], 7))
 
-    def dies() -> Iterator["pa.RecordBatch"]:
+    def dies() -> Iterator[pa.RecordBatch]:
         yield next(given)
         raise KeyboardInterrupt
 
@@ -146,28 +144,11 @@ def test_what_cannot_be_appended_whole_changes_nothing(tmp_path: Path) -> None:
     assert read(path) == rows[:20]
 
 
-def test_an_excerpt_that_readers_would_not_take(tmp_path: Path) -> None:
-    rows = [*excerpts(2)[:2], (noon_index("FAST_DAILY", sequence=2), bytes(20 << 20))]
-    with pytest.raises(QueueError, match="expected excerpts of at most 16"):
-        commit(target(tmp_path / "q"), stage_all(tmp_path, rows))
-    assert read(tmp_path / "q") == []
-
-
 def test_a_queue_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     rows, path = excerpts(10), tmp_path / "q"
     commit(target(path), staged(tmp_path / "job", rows[:5]))
-    sleeping = (
-        "import sys, cqrepl.queue as q; w = q.Queue.open_for_append(sys.argv[1]);"
-        "w.append_lock.acquire(); print('held', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", sleeping, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        with pytest.raises(QueueLocked):
-            commit(target(path), staged(tmp_path / "job", rows))
-        other.communicate()
+    with written_elsewhere(path), pytest.raises(QueueLocked):
+        commit(target(path), staged(tmp_path / "job", rows))
     assert commit(target(path), staged(tmp_path / "job", rows)) == 35
 
 
@@ -177,28 +158,13 @@ def test_a_killed_driver_leaves_what_the_next_commit_completes(tmp_path: Path) -
     rows, path = excerpts(count), tmp_path / "q"
     killed = 0
     for nth in range(KILLS):
-        killed += kill_when_reached(path, tmp_path / "staging", count, numbers.randrange(len(rows)))
+        length = numbers.randrange(len(rows))
+        killed += kill_when_reached(path, length, path, tmp_path / "staging", count)
         if nth % 3 == 2:
             commit(target(path), staged(tmp_path / "job", rows))
             assert read(path) == rows
             path = tmp_path / f"q{nth}"
     assert killed > KILLS // 4
-
-
-def kill_when_reached(path: Path, staging: Path, count: int, length: int) -> bool:
-    """Runs a commit in a process of its own; true if it was killed in the middle."""
-    module = "tests.spark.committing"
-    command = [sys.executable, "-m", module, str(path), str(staging), str(count)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"staged\n"
-        while child.poll() is None:
-            if path.is_dir() and any(path.glob("*.cq4")):
-                with Queue.open(path) as queue:
-                    if queue.count() >= length:
-                        child.kill()
-                        break
-    return child.returncode != 0
 
 
 def test_abandoned_jobs_are_swept(tmp_path: Path) -> None:
@@ -232,13 +198,3 @@ def test_what_is_no_job_is_not_swept(tmp_path: Path) -> None:
 def make_old(folder: Path) -> None:
     for each in (*folder.iterdir(), folder):
         os.utime(each, (0, each.stat().st_mtime - ABANDONED_S - 60))
-
-
-def test_a_cycle_that_has_no_room(tmp_path: Path) -> None:
-    small = QueueLayout(roll_cycle=by_name("FAST_DAILY"), epoch=0, index_count=8, index_spacing=1)
-    narrow = replace(target(tmp_path / "q"), layout=small)
-    rows = excerpts(65)
-    with pytest.raises(QueueError, match="expected at most 64 excerpts in a cycle, found 0x"):
-        commit(narrow, staged(tmp_path / "job", rows))
-    assert read(tmp_path / "q") == []
-    assert commit(narrow, staged(tmp_path / "job", excerpts(64))) == 256

@@ -115,8 +115,6 @@ class Command:
 
 
 class Start(Protocol):
-    """Starts `cqrepl ROLE ARGUMENTS...`."""
-
     def __call__(
         self, role: str, *arguments: object, cwd: Path | None = None
     ) -> Awaitable[Command]: ...

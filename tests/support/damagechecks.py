@@ -69,7 +69,6 @@ def _check_names(error: QueueError) -> None:
 
 
 def read(path: Path, index: int = 0) -> Result:
-    """Reads from an index to the end, or to an error."""
     result = Result([])
     with _only_errors_of_ours(result), Queue.open(path) as queue:
         tailer = queue.tailer(index)
@@ -87,7 +86,6 @@ def _take_all(tailer: Tailer, cycles: Cycles, shift: int, result: Result) -> Non
 
 
 def last_index(path: Path) -> Result:
-    """Asks for the last index."""
     result = Result([])
     with _only_errors_of_ours(result), Queue.open(path) as queue:
         result.number = queue.last_index()
@@ -95,7 +93,6 @@ def last_index(path: Path) -> Result:
 
 
 def looked(path: Path, *, deep: bool) -> QueueInfo | None:
-    """Inspects; None where the queue is refused."""
     try:
         return inspect_queue(path, deep=deep)
     except QueueError as error:
@@ -115,7 +112,6 @@ class Case:
         lay(self.path, self.files)
 
     def middle(self, before: Result) -> int:
-        """An index in the middle of what there was."""
         return before.given[len(before.given) // 2].index
 
     def check_given(self, result: Result, before: Result) -> None:

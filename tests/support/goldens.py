@@ -29,16 +29,13 @@ class Manifest:
 
     @property
     def digests(self) -> list[tuple[int, str]]:
-        """Index and sha256 of every excerpt."""
         return [(int(each["index"], 16), each["sha256"]) for each in self.excerpts]
 
     @property
     def indexes(self) -> list[int]:
-        """Indexes of all excerpts."""
         return [int(each["index"], 16) for each in self.excerpts]
 
     def dumped(self, count: int | None = None) -> list[Line]:
-        """Its first excerpts, as Java's `dump --sha` shows them."""
         return [
             {key: each[key] for key in ("index", "length", "sha256")}
             for each in self.excerpts[:count]
@@ -47,7 +44,6 @@ class Manifest:
 
 @cache
 def manifest(name: str) -> Manifest:
-    """The manifest of a golden queue."""
     raw = json.loads((GOLDEN / f"{name}.json").read_text())
     return Manifest(
         name=name,

@@ -50,7 +50,6 @@ class Pair:
         self.write(a=1, b=1)
 
     def write(self, more: str = "", **masters: int) -> None:
-        """Writes the file, with these queues and their masters, and more lines."""
         queues = "".join(LINE.format(name=name, master=at) for name, at in masters.items())
         places = self._places.format(folder=self.folder)
         page = PAGE.format(places=places, port=self._port, queues=queues)

@@ -15,7 +15,6 @@ ROOM_BYTES: Final = 1 << 30  # free there, that a test may use; a container may 
 
 @contextmanager
 def folder_in_memory(otherwise: Path) -> Iterator[Path]:
-    """A new folder in memory where the system has room for one, else in a folder on the disk."""
     has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM_BYTES
     with tempfile.TemporaryDirectory(dir=MEMORY if has_room else otherwise) as made:
         yield Path(made)

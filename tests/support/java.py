@@ -74,10 +74,7 @@ class JavaQueue:
     """
 
     def __init__(
-        self,
-        *,
-        props: Mapping[str, object] | None = None,
-        java_options: Sequence[str] = (),
+        self, *, props: Mapping[str, object] | None = None, java_options: Sequence[str] = ()
     ) -> None:
         self._props = {"interop.blockSize": "65536", **(props or {})}
         command = ["java", *JVM_OPTIONS, *java_options, "-jar", str(queue_jar()), "serve"]
@@ -231,7 +228,6 @@ class JavaPeer:
         return self._process.pid
 
     def events(self, name: str | None = None) -> list[PeerEvent]:
-        """The events so far, all or those of one name."""
         with self._changed:
             return [event for event in self._events if name in (None, event.name)]
 
@@ -240,7 +236,6 @@ class JavaPeer:
         return _shown(self._stderr)
 
     def wait_for(self, name: str, timeout: float = 120, *, count: int = 1) -> PeerEvent:
-        """The `count`-th event of that name, as soon as there is one."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_ended or self._nth(name, count), timeout)
             found = self._nth(name, count)

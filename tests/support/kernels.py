@@ -27,7 +27,6 @@ def kernel_named(name: str) -> ModuleType:
 
 
 def native_kernel() -> ModuleType | None:
-    """The native kernel, where it is built."""
     try:
         import cqrepl._native as native
     except ModuleNotFoundError:

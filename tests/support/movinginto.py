@@ -79,5 +79,4 @@ class _MovesInto(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has n
 
 
 def moving_into() -> "pafs.FileSystem":
-    """Such a file system."""
     return pafs.PyFileSystem(_MovesInto())

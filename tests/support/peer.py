@@ -372,12 +372,10 @@ class Ours:
 
 
 def sink(**config: Any) -> Ours:
-    """A greeted sink."""
     return Ours(Role.SINK, **config).greeted()
 
 
 def source(**config: Any) -> Ours:
-    """A greeted source."""
     return Ours(Role.SOURCE, **config).greeted()
 
 
@@ -394,7 +392,6 @@ def receiving_sink(next_index: int = 0, offered: int = 0, **config: Any) -> Ours
 
 
 def offering_source(next_index: int = 0, *, acknowledgement: bool = True, **config: Any) -> Ours:
-    """A source that offered its queue under `CID`."""
     ours = source(cid_first=CID, **config)
     offer_queue(ours, next_index, acknowledgement=acknowledgement)
     ours.connection.data_to_send()
@@ -410,7 +407,6 @@ def offer_queue(
 
 
 def streaming_source(next_index: int = 0, wanted: int = 0, **more: Any) -> Ours:
-    """A source whose sink wants everything from `wanted` on."""
     ours = offering_source(next_index, **more)
     ours.receive(register(CSP, CID, source_handler(wanted)), end_of_stream())
     return ours

@@ -7,7 +7,6 @@ from pathlib import Path
 
 
 def children_of(pid: int) -> list[int]:
-    """The living children of a process, of all of its threads."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # that thread has ended meanwhile

@@ -13,7 +13,6 @@ NO_CID = Cid(0)
 
 
 def text_document(name: str, text: str) -> bytes:
-    """A data document of one text."""
     writer = Writer()
     with writer.document(metadata=False):
         writer.name(name)

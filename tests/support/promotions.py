@@ -1,6 +1,6 @@
 """Hosts of a cluster in this process, with copies of one queue that are promoted."""
 
-from collections.abc import AsyncIterator, Mapping, Set
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.rolelog import Role, RoleChange
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
 from tests.support.ports import reserved_port
-from tests.support.replicas import copied, eventually, last_of, more_excerpts
+from tests.support.replicas import connected, copied, eventually, last_of, more_excerpts
 from tests.support.samples import fill, noon_index
 
 
@@ -92,7 +92,6 @@ class Cluster:
             ended.set()
 
     async def stop(self, host_id: int) -> None:
-        """Ends a host in order."""
         end, _, ended = self._ends.pop(host_id)
         end.set()
         await ended.wait()
@@ -109,9 +108,7 @@ class Cluster:
 
     async def meet(self) -> None:
         """All that run are connected with each other."""
-        for host_id, host in self.hosts.items():
-            others = self.hosts.keys() - {host_id}
-            await eventually(partial(is_connected, host, others))
+        await connected(self.hosts)
 
     async def follow(self, leader: int) -> None:
         for host_id in self.hosts.keys() - {leader}:
@@ -145,10 +142,6 @@ class Cluster:
         await self.stop(1)
         await self.resume_all()
         await self.meet()
-
-
-def is_connected(host: Host, others: Set[int]) -> bool:
-    return host.endpoint.connections.keys() >= others
 
 
 def ends_at(path: Path, index: int) -> bool:

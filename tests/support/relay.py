@@ -316,7 +316,6 @@ class _Link:
         await self._send(receiver, bytes(data[at:]))
 
     async def _fault(self, action: Action) -> None:
-        """Does not return."""
         if action is Action.STALL:
             self._relay.note(self._conn, "network stalls, nothing is forwarded any more")
             self._relay.stalled.set()
@@ -346,7 +345,6 @@ class _Link:
         return b""
 
     async def _send(self, receiver: str, data: bytes | bytearray | None) -> None:
-        """Sends; None for the end of the stream."""
         try:
             if data is None:
                 await self._streams[receiver].send_eof()

@@ -2,19 +2,21 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
 )
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import trio
 
+from cqrepl import Host
 from cqrepl.demo import difference
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.replicator.disk import syncer
@@ -39,7 +41,6 @@ def at(port: int | None) -> str:
 
 
 def live_source(path: Path, **more: Any) -> AbstractAsyncContextManager[Source]:
-    """A listening source of the queue "q"."""
     return serve_source({"q": path}, **({"listen": LOOPBACK} | BEATS | TAKEN | more))
 
 
@@ -82,7 +83,6 @@ async def stopped(replicator: Source | Sink) -> None:
 
 
 async def sink_stopped(sink: Sink, queue: str) -> None:
-    """Waits until one queue of a sink has stopped."""
     with trio.fail_after(SECONDS):
         await until(lambda: sink.queues[queue].life.stop is not None, sink.changed)
 
@@ -123,8 +123,17 @@ async def copied(original: Path, copy: Path) -> None:
     assert_same(original, copy)
 
 
+async def connected(hosts: Mapping[int, Host]) -> None:
+    """Waits until all of these are connected with each other."""
+    for host_id, host in hosts.items():
+        await eventually(partial(_reaches, host, hosts.keys() - {host_id}))
+
+
+def _reaches(host: Host, others: Set[int]) -> bool:
+    return host.endpoint.connections.keys() >= others
+
+
 def last_of(path: Path) -> int | None:
-    """The last index of a queue; None while there is none."""
     if not any(path.glob("*.cq4")):
         return None
     with Queue.open(path) as queue:
@@ -140,13 +149,11 @@ def more_excerpts(path: Path, first: int, count: int, *, seed: int = 9) -> Excer
 
 
 def held_by_another_process(path: Path) -> AbstractContextManager[int]:
-    """Another process, which lives, has the append lock."""
     return opened_by_another_process(path, "queue.append_lock.acquire()")
 
 
 @contextmanager
 def opened_by_another_process(path: Path, then: str = "") -> Iterator[int]:
-    """Another process, which lives, has the queue open for appending, and does something then."""
     program = (
         "import sys; from cqrepl.queue import Queue; queue = Queue.open_for_append(sys.argv[1]);"
         f"{then or None}; print(flush=True); sys.stdin.read()"

@@ -6,12 +6,16 @@ from typing import NoReturn
 import pytest
 
 
+def promised() -> set[str]:
+    """The names that CQREPL_REQUIRE lists."""
+    return {word.strip() for word in os.environ.get("CQREPL_REQUIRE", "").split(",")}
+
+
 def require(name: str, reason: str) -> NoReturn:
     """Skips the running test, or the module being loaded, for want of `name`.
 
     Fails it where CQREPL_REQUIRE lists that name.
     """
-    promised = os.environ.get("CQREPL_REQUIRE", "").split(",")
-    if name in (word.strip() for word in promised):
+    if name in promised():
         pytest.fail(f"CQREPL_REQUIRE promises {name}: {reason}", pytrace=False)
     pytest.skip(reason, allow_module_level=True)

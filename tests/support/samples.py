@@ -22,19 +22,16 @@ def layout(name: str = "FAST_DAILY") -> QueueLayout:
 
 
 def noon_index(name: str = "FAST_DAILY", *, ahead: int = 0, sequence: int = 0) -> Index:
-    """An index in the cycle of noon, or so many cycles later."""
     roll_cycle = by_name(name)
     cycle = Cycle(roll_cycle.cycle_at(NOON_MS, 0) + ahead)
     return index_of(cycle, Sequence(sequence), roll_cycle.shift)
 
 
 def noon_batch(name: str, count: int) -> ExcerptBatch:
-    """The first excerpts in the cycle of noon."""
     return ExcerptBatch.of(noon_index(name), payloads(count))
 
 
 def noon_path(path: Path, name: str = "FAST_DAILY", *, ahead: int = 0) -> Path:
-    """The store file of that cycle."""
     roll_cycle = by_name(name)
     return path / (roll_cycle.file_name(roll_cycle.cycle_at(NOON_MS, 0) + ahead, 0) + ".cq4")
 
@@ -48,7 +45,6 @@ def rest_of(tailer: Tailer) -> Excerpts:
 
 
 def read(path: Path, index: int = 0) -> Excerpts:
-    """Everything in a queue from an index on."""
     with Queue.open(path) as queue:
         return rest_of(queue.tailer(index))
 
@@ -59,7 +55,6 @@ def digests(excerpts: Excerpts) -> list[tuple[int, str]]:
 
 
 def payloads(count: int, seed: int = 1) -> list[bytes]:
-    """Payloads of 0 to 40 bytes, each other than the next."""
     return [
         hashlib.sha512(b"%d %d" % (seed, i)).digest()[: (i * 7 + seed) % 41] for i in range(count)
     ]

@@ -8,9 +8,10 @@ import hashlib
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from cqrepl.testing.laboratory import run
-from cqrepl.testing.plan import RunPlan
+from cqrepl.testing.plan import Fault, RunPlan
 from cqrepl.testing.shortener import shortened
 from cqrepl.testing.transcript import told
 
@@ -31,9 +32,14 @@ def commit() -> str:
 
 
 def seeds(count: int) -> list[int]:
-    """So many, in a row."""
     first = int.from_bytes(hashlib.sha256(commit().encode()).digest()[:4], "little")
     return [(first + nth) % SPACE for nth in range(count)]
+
+
+def schedule(*faults: Fault, **changes: Any) -> RunPlan:
+    """A run with these faults: two hosts for twelve seconds, unless the changes say otherwise."""
+    usual = {"seed": 0, "seconds": 12.0, "hosts": 2, "roll_cycle": "FAST_DAILY", "rate": 20.0}
+    return RunPlan(**{**usual, **changes}, faults=faults)
 
 
 def assert_kept(plan: RunPlan) -> None:

@@ -58,7 +58,6 @@ class Scripted:
         await self.hear_stored(held[-1][0], before)
 
     async def answer(self, next_index: int, *documents: bytes, name: str = "q") -> tuple[str, int]:
-        """Answers the offer of one queue as a sink does; csp and cid of the offer."""
         (offer,) = [m for m in await self.hear("csp", 2) if m["csp"] != "/"]
         csp, cid = offer["csp"], offer["cid"]
         handler = peer.source_handler(next_index, name=name)
@@ -108,10 +107,7 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted(
-    port: int | None,
-    own: int | None = None,
-    other: int | None = None,
-    machine: str = "127.0.0.1",
+    port: int | None, own: int | None = None, other: int | None = None, machine: str = "127.0.0.1"
 ) -> AsyncIterator[Scripted]:
     """A connection for the length of a block; greets when it is given host ids.
 

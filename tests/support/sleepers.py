@@ -45,7 +45,6 @@ class Sleeper(threading.Thread):
         return fields["State"].split()[0], int(fields["voluntary_ctxt_switches"])
 
     def ended(self) -> object:
-        """The answer that its wait gave. Waits until the thread has ended."""
         self.join(SECONDS)
         assert not self.is_alive(), "it waits on"
         return self.answer

@@ -15,7 +15,7 @@ from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
 from cqrepl.config.reloader import Reloader
 from cqrepl.status.snapshot import snapshot_of
 from tests.support.ports import reserved_port
-from tests.support.replicas import copied, eventually
+from tests.support.replicas import connected, copied
 from tests.support.samples import fill
 
 IDS: Final = (1, 2, 3)
@@ -92,9 +92,7 @@ class ThreeHosts:
 
     async def meet(self) -> None:
         """All that run are connected with each other."""
-        for host_id, host in self.hosts.items():
-            others = self.hosts.keys() - {host_id}
-            await eventually(partial(_is_connected, host, others))
+        await connected(self.hosts)
 
     async def follow(self, leader: int) -> None:
         for host_id in self.hosts.keys() - {leader}:
@@ -104,10 +102,6 @@ class ThreeHosts:
         """The fields of the queue in a host's status."""
         queues: Any = snapshot_of(self.hosts[host_id])["queues"]
         return dict(queues[0])
-
-
-def _is_connected(host: Host, others: set[int]) -> bool:
-    return host.endpoint.connections.keys() >= others
 
 
 @asynccontextmanager

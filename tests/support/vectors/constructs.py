@@ -80,13 +80,11 @@ def run_of(parts: list[Part]) -> tuple[list[Construct], dict[str, Any]]:
 
 
 def sequence_of(parts: list[Part]) -> Part:
-    """A block of these."""
     constructs, values = run_of(parts)
     return Part(nested(*constructs), values)
 
 
 def parts_of(calls: list[Call], wire: Wire) -> list[Part]:
-    """The parts that the calls write."""
     return [part for call in calls for part in _parts_of_call(call, wire)]
 
 
@@ -359,7 +357,6 @@ _RAW: Final[dict[str, tuple[Construct, Callable[[Any], Any]]]] = {
 
 
 def raw_parts(calls: list[Call]) -> list[Part]:
-    """The parts that the calls write on a RAW wire."""
     parts: list[Part] = []
     for field, method, arguments in calls:
         if isinstance(field, dict) and "event" in field:
@@ -380,7 +377,6 @@ def raw_parts(calls: list[Call]) -> list[Part]:
 
 
 def grammar_of(vector: Vector) -> Part:
-    """The grammar of all documents of a vector, and their values."""
     wire = Wire(vector["wire"], "legacy_build" in vector)
     is_padded = vector.get("padding", False)
     documents: list[Part] = []

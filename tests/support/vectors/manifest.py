@@ -35,13 +35,11 @@ CLASS_ALIASES: Final = {
 
 
 def load(*files: str) -> list[Vector]:
-    """The vectors of these files."""
     texts = [(VECTORS / f"{name}.jsonl").read_text(encoding="ascii") for name in files]
     return [json.loads(line) for text in texts for line in text.splitlines()]
 
 
 def calls_key(vector: Vector) -> str | None:
-    """The key under which the vector has its calls; None where it has none."""
     return next((key for key in ("build", "legacy_build") if key in vector), None)
 
 
@@ -72,14 +70,12 @@ def is_binary(vector: Vector) -> bool:
 
 
 def text_of(argument: Any) -> str | None:
-    """A text argument."""
     if isinstance(argument, dict):
         return str(argument["str"]) * int(argument.get("times", 1))
     return None if argument is None else str(argument)
 
 
 def bytes_of(argument: Any) -> bytes:
-    """A bytes argument."""
     return bytes.fromhex(argument["hex"]) * int(argument.get("times", 1))
 
 

@@ -35,7 +35,6 @@ UNSEEN: Final = frozenset({"wire"})
 
 
 def bodies(vector: Vector) -> Iterator[tuple[Reader, dict[str, Any]]]:
-    """A reader of each document body, and the document of the manifest."""
     data = bytes.fromhex(vector["hex"])
     position = 0
     for document in vector[calls_key(vector) or ""]:
