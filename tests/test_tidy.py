@@ -7,7 +7,8 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -51,6 +52,72 @@ def tracked(*suffixes: str) -> list[Path]:
     return [path for path in paths if path.suffix in suffixes and path.is_file()]
 
 
+_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A module, class or function: its lines are counted without its docstring."""
+
+    kind: str
+    name: str
+    line: int
+    lines: int
+    docstring: str | None
+    is_top: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the tests below ask of a file, which is parsed once.
+
+    `imported` has full names, of modules and of what is taken from them; `froms` the names that are
+    taken from each module; `called` the last name of everything that is called, or handed on by its
+    dotted name.
+    """
+
+    names: tuple[Named, ...]
+    imported: frozenset[str]
+    froms: tuple[tuple[str, tuple[str, ...]], ...]
+    called: frozenset[str]
+
+
+@cache
+def facts(path: Path) -> Facts:
+    return facts_of(path.read_text())
+
+
+def facts_of(text: str) -> Facts:
+    tree = ast.parse(text)
+    names, imported, froms, called = [], set(), [], set()
+    top = set(map(id, tree.body))
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED):
+            name, first, last = "", 1, 0
+            if not isinstance(node, ast.Module):
+                name, first, last = node.name, node.lineno, node.end_lineno or 0
+            said = ast.get_docstring(node, clean=False)
+            lines = last - first + 1 - (0 if said is None else len(said.splitlines()))
+            line = node.body[0].lineno if said else first
+            names.append(Named(type(node).__name__, name, line, lines, said, id(node) in top))
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            taken = tuple(alias.name for alias in node.names)
+            imported |= {node.module, *(f"{node.module}.{name}" for name in taken)}
+            froms.append((node.module, taken))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            called.add(node.attr)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called.add(node.func.id)
+    return Facts(tuple(names), frozenset(imported), tuple(froms), frozenset(called))
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
 def product_files() -> list[Path]:
     return [p for p in tracked(".py") if p.relative_to(ROOT).parts[0] in ("wire", "cqrepl")]
 
@@ -63,24 +130,23 @@ def test_files_are_short() -> None:
     for path in tracked(".py"):
         is_test = path.relative_to(ROOT).parts[0] == "tests"
         limit = LONG_FILES.get(named(path), TEST_FILE_LINES if is_test else FILE_LINES)
-        lines = code_lines(path.read_text())
+        lines = code_lines(path.read_text(), facts(path))
         assert lines <= limit, f"{named(path)} has {lines} lines, at most {limit}: split it"
 
 
-def code_lines(text: str) -> int:
+def code_lines(text: str, found: Facts) -> int:
     """Lines of a module without its docstrings, and without the comment that it begins with."""
     lines = text.splitlines()
     header = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
-    return len(lines) - header - sum(_docstring_lines(node) for node in nodes)
+    said = (each.docstring for each in found.names)
+    return len(lines) - header - sum(len(each.splitlines()) for each in said if each is not None)
 
 
 def test_docstrings_and_the_header_are_no_code() -> None:
     text = (
         '# header\n"""One\n\ntwo."""\nA = 1\n\n\ndef f() -> int:\n    """Says."""\n    return 1\n'
     )
-    assert code_lines(text) == 5
+    assert code_lines(text, facts_of(text)) == 5
 
 
 # a Spark worker loads `points`, far from these folders
@@ -106,26 +172,12 @@ def test_the_tiers_of_the_suite_name_what_is_there() -> None:
     assert not any(name.startswith(quick) for name in smokes)
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
 def test_functions_are_short() -> None:
     for path in tracked(".py"):
-        for node in functions(path):
-            assert node.end_lineno is not None
-            lines = node.end_lineno - node.lineno + 1
-            lines -= _docstring_lines(node)
-            assert lines <= FUNCTION_LINES, f"{named(path)}: {node.name} has {lines} lines"
-
-
-def _docstring_lines(
-    node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
-) -> int:
-    text = ast.get_docstring(node, clean=False)
-    return 0 if text is None else len(text.splitlines())
+        for each in facts(path).names:
+            if each.kind not in ("Module", "ClassDef"):
+                text = f"{named(path)}: {each.name} has {each.lines} lines"
+                assert each.lines <= FUNCTION_LINES, text
 
 
 def test_modules_are_named_for_what_they_hold() -> None:
@@ -161,32 +213,27 @@ def test_no_two_classes_of_a_package_have_one_name() -> None:
     seen: dict[tuple[str, str], Path] = {}
     for path in product_files():
         package = path.relative_to(ROOT).parts[0]
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                other = seen.setdefault((package, node.name), path)
-                assert other == path, f"{node.name} is in {named(other)} and in {named(path)}"
+        for each in facts(path).names:
+            if each.kind == "ClassDef":
+                other = seen.setdefault((package, each.name), path)
+                assert other == path, f"{each.name} is in {named(other)} and in {named(path)}"
 
 
 def test_modules_and_public_names_are_documented() -> None:
     for path in product_files():
-        tree = ast.parse(path.read_text())
-        assert ast.get_docstring(tree), f"{named(path)} does not say what it is for"
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                is_public = not node.name.startswith("_")
-                documented = ast.get_docstring(node) is not None
-                undocumented = is_public and not documented and not _is_plain(path, node)
-                assert not undocumented, f"{named(path)}: {node.name} has no docstring"
+        for each in facts(path).names:
+            what = each.name or "the module"
+            is_public = not each.name.startswith("_") and (each.is_top or each.kind == "Module")
+            undocumented = is_public and not each.docstring and not _is_plain(path, each)
+            assert not undocumented, f"{named(path)}: {what} has no docstring"
 
 
 def test_docstrings_begin_with_a_subject_or_a_verb() -> None:
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for path in tracked(".py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, kinds):
-                text = ast.get_docstring(node) or ""
-                line = node.body[0].lineno if text else 0
-                assert not RIDDLES.match(text), f"{named(path)}:{line}: {text.splitlines()[0]}"
+        for each in facts(path).names:
+            text = (each.docstring or "").lstrip()
+            first = f"{named(path)}:{each.line}: {text.partition(chr(10))[0]}"
+            assert not RIDDLES.match(text), first
 
 
 def test_texts_of_the_product_name_the_component() -> None:
@@ -197,39 +244,31 @@ def test_texts_of_the_product_name_the_component() -> None:
             assert found is None, f"{named(path)}:{number}: {line.strip()}"
 
 
-def _is_plain(path: Path, node: ast.AST) -> bool:
+def _is_plain(path: Path, each: Named) -> bool:
     """The kernel's functions are documented where they are offered, in cqrepl/kernel/batch.py."""
     return named(path) in ("cqrepl/kernel/plain.py", "cqrepl/kernel/plainruns.py") or (
-        isinstance(node, ast.ClassDef) and named(path) == "wire/codes.py"
+        each.kind == "ClassDef" and named(path) == "wire/codes.py"
     )
 
 
 def test_nothing_is_dead() -> None:
     """Every module is imported somewhere, or is an entry point."""
-    sources = {path: path.read_text() for path in tracked(".py")}
-    entry = {"__init__", "__main__", "conftest"}
+    files = tracked(".py")
+    texts = {path: path.read_text() for path in (*files, ROOT / "pyproject.toml")}
+    importers: dict[str, set[Path]] = {}
+    for path in files:
+        for name in facts(path).imported:
+            importers.setdefault(name, set()).add(path)
     for path in product_files():
-        if path.stem in entry:
-            continue
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        package, _, name = module.rpartition(".")
-        uses = re.compile(
-            rf"(from {re.escape(package)} import [^#]*\b{name}\b|{re.escape(module)}\b)", re.DOTALL
+        module = module_of(path)
+        is_entry = path.stem in {"__init__", "__main__", "conftest"}
+        is_imported = bool(importers.get(module, set()) - {path})
+        is_used = (
+            is_entry
+            or is_imported
+            or any(module in text for other, text in texts.items() if other != path)
         )
-        elsewhere = [text for other, text in sources.items() if other != path]
-        settings = (ROOT / "pyproject.toml").read_text()
-        assert any(uses.search(text) for text in [*elsewhere, settings]), f"{module} is not used"
-
-
-def imports(tree: ast.AST) -> Iterator[str]:
-    """Full names of what a file imports: modules, and what is taken from them."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.module is not None
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        assert is_used, f"{module} is not used"
 
 
 def arrows() -> dict[str, set[str]]:
@@ -237,22 +276,20 @@ def arrows() -> dict[str, set[str]]:
 
     The table of public names in `cqrepl/__init__.py` is left out: it leads to all that is public.
     """
-    trees = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            path.read_text()
-        )
+    files = {
+        module_of(path): facts(path)
         for path in product_files()
         if named(path) != "cqrepl/__init__.py"
     }
     # `from package import module` names both, and leads to the module alone
     found: dict[str, set[str]] = {}
-    for module, tree in trees.items():
-        taken = set(imports(tree)) & trees.keys()
-        found[module] = taken - {each.rpartition(".")[0] for each in taken} - {module} | {
-            node.module
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and node.module in trees
-            if any(f"{node.module}.{alias.name}" not in trees for alias in node.names)
+    for module, each in files.items():
+        taken = set(each.imported) & files.keys()
+        found[module] = taken - {one.rpartition(".")[0] for one in taken} - {module} | {
+            package
+            for package, names in each.froms
+            if package in files
+            if any(f"{package}.{name}" not in files for name in names)
         }
     return found
 
@@ -291,43 +328,33 @@ def test_no_packages_import_each_other_in_a_circle() -> None:
     assert not packages["cqrepl.replicator"] & {"cqrepl.cluster", "cqrepl.status"}
 
 
-def called(tree: ast.AST) -> Iterator[str]:
-    """The last name of everything that a file calls, or hands on by its dotted name."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
-            yield node.attr
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            yield node.func.id
-
-
 def test_unit_tests_start_no_process_open_no_socket_and_do_not_sleep() -> None:
     """Nor do the helpers that unit tests import. `tests/unit/conftest.py` sees what is called."""
-    trees = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text())
+    files = {
+        module_of(path): facts(path)
         for path in tracked(".py")
         if path.relative_to(ROOT).parts[0] == "tests"
     }
-    left = [module for module in trees if module.startswith("tests.unit.")]
+    left = [module for module in files if module.startswith("tests.unit.")]
     assert left
     seen = set(left)
     while left:
         module = left.pop()
-        taken = set(imports(trees[module]))
+        taken = files[module].imported
         found = {name.partition(".")[0] for name in taken} & NOT_IN_UNIT
         assert not found, f"{module} imports {sorted(found)}"
-        wrong = sorted(name for name in called(trees[module]) if NOT_CALLED_IN_UNIT.fullmatch(name))
+        wrong = sorted(name for name in files[module].called if NOT_CALLED_IN_UNIT.fullmatch(name))
         assert not wrong, f"{module} calls {wrong}"
-        left += (taken & trees.keys()) - seen
-        seen |= taken & trees.keys()
+        left += (taken & files.keys()) - seen
+        seen |= taken & files.keys()
 
 
 def test_t17_nothing_can_expand_what_is_compressed() -> None:
     """Threat T17. A few bytes of a peer's cannot become many where nothing knows how."""
     for path in product_files():
-        tree = ast.parse(path.read_text())
-        found = {name.partition(".")[0] for name in imports(tree)} & COMPRESSING
+        found = {name.partition(".")[0] for name in facts(path).imported} & COMPRESSING
         assert not found, f"{named(path)} imports {sorted(found)}"
-        of_zlib = {name for name in called(tree) if name.startswith("decompress")}
+        of_zlib = {name for name in facts(path).called if name.startswith("decompress")}
         assert not of_zlib, f"{named(path)} calls {sorted(of_zlib)}"
     crates = {crate["name"] for crate in locked_crates("native/Cargo.lock")}
     assert not crates & {
