@@ -32,7 +32,6 @@ class MasterChanges:
         self._desk = desk
         self._promoter = promoter
         self._own = host.settings.protocol.host_id
-        self._turns: dict[str, trio.Lock] = {}
         self._kept: dict[
             str, int
         ] = {}  # masters by the file, of queues that another host leads yet
@@ -83,10 +82,10 @@ class MasterChanges:
             Unreachable: the other host does not answer.
             ValueError, QueueError, OSError: as `Promoter.promote`.
         """
-        async with self._turns.setdefault(name, trio.Lock()):
+        async with self._promoter.turn(name):
             if not self._leads(name):
                 await self._catch_up(name, giver)
-                await self._promoter.promote(name, giver=giver)
+                await self._promoter.promote_in_turn(name, giver=giver)
 
     async def _hand_over(self, name: str, to: int) -> None:
         try:

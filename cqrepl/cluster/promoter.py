@@ -45,6 +45,17 @@ class Promoter:
         self._host = host
         self._desk = desk
         self._own = host.settings.protocol.host_id
+        self._turns: dict[str, trio.Lock] = {}
+
+    def turn(self, name: str) -> trio.Lock:
+        """Is held while this host is promoted for one queue: another wish to have it so waits, and
+        finds it done.
+
+        Raises:
+            ValueError: there is no such queue.
+        """
+        self._host.path_of(name)
+        return self._turns.setdefault(name, trio.Lock())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -132,26 +143,36 @@ class Promoter:
         asked = FenceRequest(verb=FenceVerb.WHERE, first=first)
         return (await self._desk.position(host_id, name, asked)).chain
 
-    async def promote(
-        self, name: str, *, accept_loss: bool = False, giver: int = NOBODY
-    ) -> Promotion:
+    async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
         """Makes this host the leader; what has come of it.
 
         Args:
             accept_loss: also where too few copies answer, for all that was safe, or to be the only
                 one.
-            giver: the host that hands the queue over: it promises before any other one, so where it
-                does not, nothing has changed.
 
         Raises:
             ValueError: there is no such queue.
             Refused: it cannot be done, and why.
             QueueError, OSError: this host's copy cannot be written, or the promise not be kept.
         """
+        async with self.turn(name):
+            return await self.promote_in_turn(name, accept_loss=accept_loss)
+
+    async def promote_in_turn(
+        self, name: str, *, accept_loss: bool = False, giver: int = NOBODY
+    ) -> Promotion:
+        """The same, for a caller that holds the turn.
+
+        Args:
+            giver: the host that hands the queue over: it promises before any other one, so where it
+                does not, nothing has changed.
+        """
         plan = await self.plan(name, self._own)
         _check(plan, accept_loss=accept_loss)
         await in_thread(partial(_check_room, self._host.path_of(name), name))
-        copy = self._host.sink.queues.get(name) or self._host.source.queues[name]
+        copy = self._host.sink.queues.get(name) or self._host.source.queues.get(name)
+        if copy is None:
+            raise Refused(f"queue {name!r} was removed from this host meanwhile")
         with copy.epochs.being_promoted():
             if giver != NOBODY:
                 asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
@@ -173,7 +194,9 @@ class Promoter:
         begun = await self._less_compared(begun)
         _check(begun, accept_loss=accept_loss)
         async with self._host.direction.turn(name):
-            queue = self._host.sink.queues[name]
+            queue = self._host.sink.queues.get(name)
+            if queue is None:
+                raise Refused(f"queue {name!r} was removed from this host meanwhile")
             now = queue.epochs.now
             if (now.promised, now.promised_to) != (begun.epoch, self._own):
                 raise Refused(promised_otherwise(now, begun.epoch, self._own))
