@@ -45,13 +45,13 @@ def _tell(
 def reload(host_id: int | None, run_dir: Path | None, as_json: bool) -> None:
     """Have a running host read its file again, and print what has changed. SIGHUP does so too.
 
-    Queues that are new are added, those that are gone are removed, in order, and limits are taken
-    on. A queue gets another master once the old one has given it back: reload there first. What
-    needs a restart is named, and stays as it is. If the file is wrong, or a new queue
-    cannot be opened, all of it stays as it is.
+    The host adds queues that are new, removes those that are gone, and takes on limits. It hands
+    a queue over whose masterId has changed; reload the hosts in whatever order. It names what needs
+    a restart, which stays as it is. If the file is wrong, or a new queue cannot be opened, all
+    stays as it is.
 
-    Exit codes: 0; 1 something needs a restart; 2 the file is wrong, or a queue is not to be opened;
-    3 no host answers; 4 a new queue is damaged; 5 refused, or another master is.
+    Exit codes: 0; 1 something needs a restart; 2 the file is wrong, or a queue cannot be opened;
+    3 no host answers; 4 a new queue is damaged; 5 refused, as a hand-over to a host that is away.
     """
     _tell("reload", host_id, run_dir, as_json)
 
@@ -144,7 +144,9 @@ def promote(
     copies answer.
     """
     if to is not None and host_id not in (None, to):
-        raise click.UsageError(f"the host that is to lead is told: {to} expected, {host_id} came")
+        raise click.UsageError(
+            f"expected --host-id {to}, the host that is to lead (--to), got {host_id}"
+        )
     _tell("promote", to or host_id, run_dir, as_json, queue=queue, accept_loss=accept_loss)
 
 

@@ -236,4 +236,4 @@ def test_ctrl_c_while_a_command_is_still_loaded(
 def test_who_is_to_lead_is_who_is_told(invoke: Invoke) -> None:
     result = invoke("promote", "orders", "--to", "3", "--host-id", "2")
     assert result.exit_code == 2
-    assert "the host that is to lead is told: 3 expected, 2 came" in result.stderr
+    assert "expected --host-id 3, the host that is to lead (--to), got 2" in result.stderr
