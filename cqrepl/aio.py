@@ -28,14 +28,14 @@ from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.tailer import Tailer
 from cqrepl.replicator.follow import Following
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
-from cqrepl.replicator.hostevents import HostEvents
+from cqrepl.replicator.hostevents import HostEvents, events_of
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.openedqueue import Payload
 from cqrepl.replicator.queueposition import QueuePosition
 from cqrepl.replicator.queuestate.stops import Stop
-from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.settings import HostSettings, settings_of_host
 
 __all__ = ["AsyncioHost", "AsyncioQueue", "Host", "follow"]
 
@@ -183,9 +183,9 @@ class AsyncioHost:
         programs: Iterable[Program] = (),
         events: HostEvents | Iterable[HostEvents] | None = None,
     ) -> None:
-        self.settings = settings
+        self.settings = settings_of_host(settings)
         self._programs = programs_of(program, programs)
-        self._events = events
+        self._events = events_of(events)
         self._guest: _Guest | None = None
         self._host: TrioHost | None = None
         self._failure: BaseException | None = None

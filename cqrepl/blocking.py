@@ -25,14 +25,14 @@ from cqrepl.net.program import Program, programs_of
 from cqrepl.net.threads import NoThread
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
-from cqrepl.replicator.hostevents import HostEvents
+from cqrepl.replicator.hostevents import HostEvents, events_of
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, check_alone
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.openedqueue import OpenedQueue, Payload
 from cqrepl.replicator.queueposition import QueuePosition
 from cqrepl.replicator.queuestate.stops import Stop
-from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.settings import HostSettings, settings_of_host
 from cqrepl.surroundings import NO_THREAD, begun, surroundings
 
 __all__ = ["BlockingHost", "BlockingQueue", "Host"]
@@ -63,9 +63,9 @@ class BlockingHost:
         programs: Iterable[Program] = (),
         events: HostEvents | Iterable[HostEvents] | None = None,
     ) -> None:
-        self.settings = settings
+        self.settings = settings_of_host(settings)
         self._programs = programs_of(program, programs)
-        self._events = events
+        self._events = events_of(events)
         self._process: int | None = None  # that of its thread
         self._thread = threading.Thread(target=self._run, name="cqrepl host", daemon=True)
         self._begun = threading.Event()  # or it never will

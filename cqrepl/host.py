@@ -32,7 +32,7 @@ from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.direction import Direction
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import DuplexSession
-from cqrepl.replicator.hostevents import HostEvents, telling
+from cqrepl.replicator.hostevents import HostEvents, events_of, telling
 from cqrepl.replicator.hostqueue import HostQueue
 from cqrepl.replicator.hostroles import (
     by_epochs,
@@ -55,7 +55,7 @@ from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.queuestate.unopened import check_any_is_left
 from cqrepl.replicator.relaydesk import RelayDesk
 from cqrepl.replicator.rolelog import RoleLog
-from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.settings import HostSettings, settings_of_host
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_source
 from cqrepl.status.controldesk import ControlDesk
@@ -86,7 +86,8 @@ class Host:
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: a queue that goes both ways, or names that cannot be used; and where it is made:
             two programs add a kind of the same name.
-        RuntimeError: it is entered again, or not in a task of trio.
+        TypeError: where it is made: settings, programs or events are of another type.
+        RuntimeError: it is entered again, or not in a task of trio; or it is used before its block.
     """
 
     source: Source  # of a host that runs
@@ -102,8 +103,8 @@ class Host:
         programs: Iterable[Program] = (),
         events: HostEvents | Iterable[HostEvents] | None = None,
     ) -> None:
-        self.settings = settings
-        self._events = events if isinstance(events, HostEvents) else tuple(events or ())
+        self.settings = settings_of_host(settings)
+        self._events = events_of(events)
         self.control: Final = ControlDesk(self)
         self._programs = programs_of(program, programs)
         self._block: AbstractAsyncContextManager[None] | None = None
@@ -142,15 +143,18 @@ class Host:
     @property
     def port(self) -> int | None:
         """The port listened on; None for a host that only dials."""
+        self._check_has_begun()
         return self.endpoint.port
 
     @property
     def stops(self) -> list[Stop]:
         """The queues that have stopped, whichever way they go."""
+        self._check_has_begun()
         return [*self.source.stops, *self.sink.stops]
 
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped, as `wait_stopped` of the two halves has it."""
+        self._check_has_begun()
         while True:
             if self.direction.is_changing:  # it may have no queue for a moment
                 await self.sink.changed.wait()
@@ -172,9 +176,17 @@ class Host:
         assert self._promoter is not None
         return self._promoter
 
+    def _check_has_begun(self) -> None:
+        if self._block is None:
+            raise RuntimeError("this host does not run yet: `async with` begins it")
+
     def _check_is_of_cluster(self) -> None:
+        self._check_has_begun()
         if self._promoter is None:
-            raise Refused("a host of a cluster expected, with the masters of its queues")
+            raise Refused(
+                f"host {self.settings.protocol.host_id}: expected a host of a cluster, with the"
+                " masters of its queues, got one whose settings name none"
+            )
 
     async def pause(self, name: str) -> None:
         """Stops one queue by hand, until `resume` or the end: its peers are told.
@@ -183,6 +195,7 @@ class Host:
             ValueError: there is no such queue.
             Refused: it has stopped.
         """
+        self._known(name)
         async with self.direction.turn(name):
             self._check_name(name)
             own = (each for each in self.source.stops if each.host_id is None)
@@ -218,11 +231,15 @@ class Host:
 
         Raises:
             ValueError: there is no such queue.
+            TypeError: the reason is no text.
             Refused: this host does not lead it, or is none of a cluster.
             QueueError, OSError: writers cannot be kept out, or it may not be on the disk; this host
                 leads as before.
         """
         self._check_is_of_cluster()
+        self._known(name)
+        if not isinstance(why, str):
+            raise TypeError(f"queue {name!r}: expected a text that says why, got {why!r}")
         async with self.direction.turn(name):
             self._check_name(name)
             await self.direction.give_up(name, why)
@@ -235,6 +252,7 @@ class Host:
             ValueError: there is no such queue.
             QueueError, OSError: it cannot be opened; it stays stopped.
         """
+        self._known(name)
         async with self.direction.turn(name):
             if self.source.can_open(name):
                 self.source.open_again(name)
@@ -258,6 +276,7 @@ class Host:
             Refused: it is connected.
             OSError, QueueError: it cannot be written that it is forgotten.
         """
+        self._check_has_begun()
         if host_id in self.endpoint.connections:
             raise Refused(f"host {host_id} is connected")
         queues = self.source.queues.values()
@@ -292,6 +311,7 @@ class Host:
             ValueError, Refused: as `differs_at`.
             QueueError, OSError: that cannot be done; the queue stays stopped.
         """
+        self._known(name)
         async with self.direction.turn(name):
             return await self.sink.quarantine(name, self.differs_at(name))
 
@@ -460,6 +480,7 @@ class Host:
         log_other_leaders(self.settings.sink, known)
 
     def _check_name(self, name: str) -> None:
+        self._check_has_begun()
         if name in self.source.late and name not in self.sink.queues:
             raise Refused(f"queue {name!r} is not open yet: {self.source.late[name].message}")
         check_known(name, self.source.queues.keys() | self.sink.queues.keys())
@@ -486,9 +507,8 @@ class Host:
         return self._paths[self._known(name)]
 
     def _known(self, name: str | None) -> str:
-        if name is None or name not in self._paths:
-            raise ValueError(f"one of the queues {sorted(self._paths)} expected, {name!r} came")
-        return name
+        self._check_has_begun()
+        return check_known(name, self._paths.keys())
 
     def has_queue(self, name: str) -> bool:
         """True for a queue of this host, whichever way it goes, also on its way to another."""

@@ -1,10 +1,12 @@
 """The work of programs on the connections of a source or sink, beside the queues."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from cqrepl.protocol.messages.registry import HANDLERS
 from cqrepl.protocol.subhandler import HandlerKind, LinkView
+
+_PARTS: Final = ("kinds", "connected", "told")  # of a `Program`
 
 
 class Program(Protocol):
@@ -38,12 +40,18 @@ def programs_of(program: Program | None, programs: Iterable[Program]) -> tuple[P
 
     Raises:
         ValueError: both came, or two add a kind of the same name.
+        TypeError: one of them is no program.
     """
+    if not isinstance(programs, Iterable):
+        raise TypeError(f"programs=: expected a list of programs, got {programs!r}")
     found = tuple(programs)
     if program is not None:
         if found:
-            raise ValueError("program= or programs= expected, both came")
+            raise ValueError("expected program= or programs=, got both")
         found = (program,)
+    for each in found:
+        if isinstance(each, type) or not all(hasattr(each, part) for part in _PARTS):
+            raise TypeError(f"expected a program, with {', '.join(_PARTS)}, got {each!r}")
     check_kinds(found)
     return found
 

@@ -321,3 +321,15 @@ def _window(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"a number of excerpts expected for 'window', {text!r} came")
     return int(text)
+
+
+def check_policy(policy: object) -> None:
+    """Looks whether this is a policy, or None.
+
+    Raises:
+        TypeError: it is something else, as the text of one.
+    """
+    if policy is None or isinstance(policy, AckPolicy):
+        return
+    hint = ": cqrepl.parse_policy makes one of a text" if isinstance(policy, str) else ""
+    raise TypeError(f"policy=: expected an AckPolicy, got {policy!r}{hint}")

@@ -16,7 +16,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Final
 
@@ -72,6 +72,26 @@ class HostEvents:
     on_role: Callable[[str, Role], None] | None = None
     on_role_change: Callable[[RoleChange], None] | None = None
     on_unknown: Callable[[str, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            function = getattr(self, each.name)
+            if function is not None and not callable(function):
+                raise TypeError(f"HostEvents: {each.name}=: expected a function, got {function!r}")
+
+
+def events_of(events: HostEvents | Iterable[HostEvents] | None) -> tuple[HostEvents, ...]:
+    """The events of a host, which come as one or as several.
+
+    Raises:
+        TypeError: they are something else.
+    """
+    given = (events,) if events is None or isinstance(events, HostEvents) else events
+    found = tuple(given) if isinstance(given, Iterable) else (given,)
+    for each in found:
+        if each is not None and not isinstance(each, HostEvents):
+            raise TypeError(f"events=: expected HostEvents, or a list of them, got {each!r}")
+    return tuple(each for each in found if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +309,8 @@ async def telling(
 ) -> AsyncIterator[None]:
     """For the length of a block tells a program, or each of several: none of them waits for
     another one. Arguments as `EventDesk`."""
-    each_one = (events,) if isinstance(events, HostEvents) else tuple(events or ())
     async with AsyncExitStack() as stack:
-        for each in each_one:
+        for each in events_of(events):
             desk = EventDesk(each, source, sink, roles)
             await stack.enter_async_context(desk.running())
         yield

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
-from cqrepl.protocol.ackpolicy import AckPolicy
+from cqrepl.protocol.ackpolicy import AckPolicy, check_policy
 from cqrepl.queue import QueueLocked
 from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.hostparts import HostParts
@@ -26,9 +26,11 @@ def check_alone(policy: AckPolicy | None, n: int | None, hosts: Iterable[int] | 
 
     Raises:
         ValueError: something else does so too.
+        TypeError: it is no policy.
     """
+    check_policy(policy)
     if policy is not None and (n is not None or hosts is not None):
-        raise ValueError("a policy, or a number of hosts and their ids, expected: both came")
+        raise ValueError("expected a policy, or a number of hosts and their ids, got both")
 
 
 class HostQueue:

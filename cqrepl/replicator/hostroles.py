@@ -55,16 +55,17 @@ def relays_of(settings: HostSettings) -> frozenset[str]:
     return frozenset(n for n in both if Path(settings.sources[n]) == Path(settings.sinks[n]))
 
 
-def check_known(name: str, queues: Set[str]) -> None:
-    """Looks whether a host has a queue of this name.
+def check_known(name: object, queues: Set[str]) -> str:
+    """Looks whether a host has a queue of this name, and returns it.
 
     Raises:
         ValueError: it has not.
     """
-    if name not in queues:
-        known = sorted(queues)
-        shown = ", ".join(known[:SHOWN_MAX]) + (", ..." if len(known) > SHOWN_MAX else "")
-        raise ValueError(f"one of the queues {shown} expected, {name!r} came")
+    if isinstance(name, str) and name in queues:
+        return name
+    known = sorted(queues)
+    shown = ", ".join(known[:SHOWN_MAX]) + (", ..." if len(known) > SHOWN_MAX else "")
+    raise ValueError(f"expected one of the queues {shown or '(none)'}, got {name!r}")
 
 
 def check_logs_stay(counts: Mapping[Path | None, tuple[int, int]]) -> None:

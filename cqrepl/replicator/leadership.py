@@ -22,7 +22,7 @@ import trio
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_loop
-from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, commit_index
+from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, check_policy, commit_index
 from cqrepl.protocol.programfault import Contained
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.format.index import INDEX_MAX, format_index
@@ -528,6 +528,7 @@ class Leading:
 
     def _or_given(self, policy: AckPolicy | None) -> AckPolicy:
         """The policy that an append waits for."""
+        check_policy(policy)
         return policy or self.given or _NOBODY_WAITS
 
     def _note(self, index: int, count: int, policy: AckPolicy | None) -> AckPolicy | None:

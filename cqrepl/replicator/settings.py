@@ -305,3 +305,16 @@ def _peers(connect: Mapping[int, str], ids: frozenset[int]) -> dict[int, Address
             raise ValueError(f"an address for each host expected, {address} came twice")
         found[host_id] = address
     return found
+
+
+def settings_of_host(settings: object) -> HostSettings:
+    """The settings of a host, as they came.
+
+    Raises:
+        TypeError: they are something else, as the path of a file.
+    """
+    if isinstance(settings, HostSettings):
+        return settings
+    raise TypeError(
+        f"settings: expected HostSettings, as cqrepl.read_settings reads them, got {settings!r}"
+    )

@@ -31,6 +31,7 @@ from cqrepl.queue.write.pretoucher import usual_ahead_bytes
 from cqrepl.replicator.agreement.lineage import warn_without_proof
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.hostroles import check_known
 from cqrepl.replicator.incoming.copylevels import note_applied
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.incoming.sinksession import SinkSession
@@ -100,9 +101,7 @@ class Sink:
         """
         if queue is None and len(self.queues) == 1:
             (queue,) = self.queues
-        if queue is None or queue not in self.queues:
-            raise ValueError(f"one of the queues {sorted(self.queues)} expected, {queue!r} came")
-        note_applied(self.queues[queue], index, self._soon)
+        note_applied(self.queues[check_known(queue, self.queues.keys())], index, self._soon)
 
     def _soon(self, call: Callable[[], None]) -> None:
         """Has the event loop call it; at once where this is the event loop."""

@@ -38,7 +38,7 @@ async def test_pause_and_resume(tmp_path: Path) -> None:
         assert said == {"v": 1, "host": 1, "do": "resume", "queue": "a"}
         await pair.all_copied("a", "b")
         done = await pair.tell("pause", "c", "--host-id", 2)
-        assert done.stderr == "cqrepl pause: one of the queues a, b expected, 'c' came\n"
+        assert done.stderr == "cqrepl pause: expected one of the queues a, b, got 'c'\n"
         assert done.returncode == 2
         done = await pair.tell("pause", "a")
         assert done.stderr == "cqrepl pause: several hosts run here (1, 2): --host-id expected\n"

@@ -236,5 +236,5 @@ async def test_a_host_is_forgotten_once_it_has_gone(tmp_path: Path) -> None:
 async def test_an_unknown_name_is_told(tmp_path: Path) -> None:
     async with two_hosts(tmp_path) as (one, _):
         for work in (one.pause, one.resume, one.quarantine):
-            with pytest.raises(ValueError, match="one of the queues a, b expected, 'c' came"):
+            with pytest.raises(ValueError, match="expected one of the queues a, b, got 'c'"):
                 await work("c")

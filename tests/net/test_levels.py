@@ -108,7 +108,7 @@ async def test_what_a_program_has_taken_is_told(tmp_path: Path) -> None:
             sink.applied(LAST + 100)  # no more is told than was acknowledged
             await in_thread(waits(board, LAST, APPLIED))
             assert board.marks_at(APPLIED) == {2: LAST}
-            with pytest.raises(ValueError, match="'other' came"):
+            with pytest.raises(ValueError, match="got 'other'"):
                 sink.applied(LAST, "other")
 
 

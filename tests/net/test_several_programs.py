@@ -124,7 +124,7 @@ def test_two_programs_with_one_kind_are_refused_by_their_names(tmp_path: Path, m
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_program_and_programs_are_not_given_both(tmp_path: Path, make: Any) -> None:
-    with pytest.raises(ValueError, match="program= or programs= expected, both came"):
+    with pytest.raises(ValueError, match="expected program= or programs=, got both"):
         make(here(tmp_path / "q"), program=Chat("chat"), programs=[Audit("audit")])
 
 
