@@ -572,7 +572,7 @@ class Host:
                 self.endpoint.running(),
                 source.running(None if self._promoter is None else self._promoter.announce),
                 self._relays.running(),
-                nullcontext() if self._promoter is None else self._promoter.running(),
+                nullcontext() if self._masters is None else self._masters.running(),
                 self.control.asked(),
             ):
                 yield

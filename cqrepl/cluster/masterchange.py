@@ -9,6 +9,9 @@ the file and follows the host that leads, until another one does.
 A host that does not know the verb, as an older one or Java's, hands over by the file alone.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import trio
@@ -21,6 +24,7 @@ from cqrepl.queue.format.epochs import Epochs
 from cqrepl.replicator import direction
 from cqrepl.replicator.hostparts import HostParts
 
+_KEPT_SECONDS: Final = 1.0  # between two looks whether a queue is still to be kept
 _WHERE: Final = FenceRequest(verb=FenceVerb.WHERE)
 
 
@@ -35,7 +39,48 @@ class MasterChanges:
         self._kept: dict[
             str, int
         ] = {}  # masters by the file, of queues that another host leads yet
+        self._has_kept = trio.Event()
         desk.lead = self.take_lead
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """As `Promoter.running`; for the length of that block a queue that is kept from the host
+        that led it follows the master by the file once that leads without an epoch."""
+        async with self._promoter.running(), trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_at_kept)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def _look_at_kept(self) -> None:
+        while True:
+            await self._has_kept.wait()
+            await trio.sleep(_KEPT_SECONDS)
+            for name in list(self._kept):
+                async with self._host.direction.turn(name):
+                    await self._follow_by_file(name)
+            if not self._kept:
+                self._has_kept = trio.Event()
+
+    async def _follow_by_file(self, name: str) -> None:
+        """Keeps a queue from its older master no longer where that is over."""
+        queue, now = self._host.sink.queues.get(name), self._kept.get(name)
+        if queue is None or queue.epochs.now.promised:  # an epoch tells the leader
+            self._kept.pop(name, None)
+        elif now is not None and self._leads_by_file(name, queue.master_id, now):
+            del self._kept[name]
+            await self._host.sink.follow(name, now)
+
+    def _leads_by_file(self, name: str, was: int | None, now: int) -> bool:
+        """True where the new master leads without an epoch, or will: it knows no other way; or it
+        streams the queue, and the old one does not, as after a restart of both."""
+        if self._desk.knows_leads(now) is False:
+            return True
+        return self._streams(now, name) and not self._streams(was, name)
+
+    def _streams(self, host_id: int | None, name: str) -> bool:
+        found = None if host_id is None else self._host.endpoint.connections.get(host_id)
+        named = None if found is None else found[0].connection.peer_queues
+        return named is not None and name in named.sources
 
     async def change(self, name: str, was: int, now: int) -> str | None:
         """Has a queue be led by its new master, or waits for another host to do so; a line for
@@ -74,7 +119,8 @@ class MasterChanges:
         return name in self._kept and self._kept[name] == master_id
 
     async def take_lead(self, name: str, giver: int) -> None:
-        """Makes this host the leader in place of one that leads, or has given up the lead.
+        """Makes this host the leader in place of one that leads, or has given up the lead. That is
+        so too where both lead by their files, of which one has read the newer version at its start.
 
         Raises:
             Refused: this host is not promoted, and why. Where the other host has not promised, it
@@ -83,7 +129,7 @@ class MasterChanges:
             ValueError, QueueError, OSError: as `Promoter.promote`.
         """
         async with self._promoter.turn(name):
-            if not self._leads(name):
+            if not self._leads(name, by_epoch=True):
                 await self._catch_up(name, giver)
                 await self._promoter.promote_in_turn(name, giver=giver)
 
@@ -94,7 +140,9 @@ class MasterChanges:
         except NetError as error:
             if self._leads(name):
                 raise Refused(f"queue {name!r} stays here: {error}") from error
-            queue = self._host.source.queues.get(name) or self._host.sink.queues[name]
+            queue = self._host.source.queues.get(name) or self._host.sink.queues.get(name)
+            if queue is None:  # it was removed meanwhile
+                raise
             now = queue.epochs.now
             raise Refused(
                 f"queue {name!r}: {error}; epoch {now.promised} is promised to host"
@@ -106,6 +154,11 @@ class MasterChanges:
         there: CopyPosition | None = None
         with trio.move_on_after(direction.HAND_OVER_SECONDS):
             there = await self._desk.position(giver, name, _WHERE)
+            if not there.is_source and not there.epochs.promised:
+                # it may have read the file at its start, and names its queues in a moment
+                gives = partial(self._host.direction.is_given_back, name, giver)
+                if await self._host.direction.until_so(gives):
+                    return
             self._check_gives(name, giver, there.epochs, is_source=there.is_source)
             while there.is_source and self._desk.own_position(name).next_index < there.next_index:
                 await trio.sleep(LOOK_SECONDS)
@@ -135,6 +188,7 @@ class MasterChanges:
             if self._desk.knows_leads(now) is False:
                 return None
             self._kept[name] = now
+            self._has_kept.set()
         return (
             f"queue {name!r}: host {leader} leads it, and hands it over once host {leader} or host"
             f" {now} has read this file"
@@ -152,7 +206,9 @@ class MasterChanges:
             raise Refused(away)
         return bool(self._desk.knows_leads(host_id))
 
-    def _leads(self, name: str) -> bool:
+    def _leads(self, name: str, *, by_epoch: bool = False) -> bool:
+        """True where this host leads a queue; `by_epoch`: not where only its file says so."""
         queue = self._host.source.queues.get(name)
-        is_own = queue is not None and queue.copy is None
-        return is_own and queue is not None and queue.epochs.now.may_lead(self._own)
+        if queue is None or queue.copy is not None or not queue.epochs.now.may_lead(self._own):
+            return False
+        return not by_epoch or bool(queue.epochs.now.promised)

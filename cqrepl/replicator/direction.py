@@ -120,7 +120,7 @@ class Direction:
         queue = self._sink.queues[name]
         if queue.life.stop is not None:
             raise Refused(str(queue.life.stop))
-        if not await self.until_so(partial(self._is_given_back, name, master_id)):
+        if not await self.until_so(partial(self.is_given_back, name, master_id)):
             is_there = self._is_connected(master_id)
             has = "has not given it back: reload there first" if is_there else "is not connected"
             raise Refused(f"queue {name!r} stays with host {master_id}, which {has}")
@@ -160,7 +160,7 @@ class Direction:
         try:
             yield
         finally:
-            del self._given_to[name]
+            self._given_to.pop(name, None)
 
     async def give_up(self, name: str, why: str) -> None:
         """This host gives up the lead of a queue by itself, and takes it in.
@@ -281,7 +281,7 @@ class Direction:
     def _is_connected(self, host_id: int) -> bool:
         return host_id in self._source.endpoint.connections
 
-    def _is_given_back(self, name: str, master_id: int) -> bool:
+    def is_given_back(self, name: str, master_id: int) -> bool:
         """True where the old master is connected, and names the queue as one that it takes in: it
         has locked it by then."""
         connection = self._source.endpoint.connections.get(master_id)

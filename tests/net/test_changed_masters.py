@@ -140,7 +140,7 @@ async def test_while_the_other_host_is_away_nothing_changes(
 async def test_a_copy_that_lacks_something_is_not_promoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direction, "HAND_OVER_SECONDS", 0.1)
+    monkeypatch.setattr(direction, "HAND_OVER_SECONDS", 1.0)
     async with cluster(tmp_path, 2) as hosts:
         await hosts.followed({2: 4})
         await hosts.hosts[2].pause("a")
