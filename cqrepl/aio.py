@@ -171,8 +171,8 @@ class AsyncioHost:
 
     Raises:
         QueueError, Refused, Unreachable, ValueError: when it is entered, as `cqrepl.Host`.
-        RuntimeError: it is entered again, or not in asyncio.
-        HostEnded: it is used outside its block.
+        RuntimeError: it is entered again, or not in asyncio; or it is used before its block.
+        HostEnded: it is used after its end.
     """
 
     def __init__(
@@ -295,6 +295,8 @@ class AsyncioHost:
             raise ended_by(self._failure) from self._failure
 
     def _running(self) -> TrioHost:
+        if self._guest is None:
+            raise RuntimeError("this host does not run yet: `async with` begins it")
         if self._host is None or self._over.done():
             raise ended_by(self._failure)
         return self._host

@@ -226,7 +226,7 @@ async def block_for_ever(path: Path) -> None:
 def test_after_its_end_it_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         host = Host(source_of(tmp_path / "q"))
-        with pytest.raises(cqrepl.HostEnded):
+        with pytest.raises(RuntimeError, match="does not run yet"):
             host.queue()
         async with host:
             queue = host.queue()

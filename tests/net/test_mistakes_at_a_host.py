@@ -46,6 +46,12 @@ def test_a_host_that_does_not_run_yet_says_so(
         use(host)
 
 
+def test_a_host_of_asyncio_that_does_not_run_yet_has_not_ended(tmp_path: Path) -> None:
+    host = cqrepl.aio.Host(here(tmp_path / "q"))
+    with pytest.raises(RuntimeError, match="does not run yet: `async with` begins it"):
+        host.position("orders")
+
+
 async def test_no_queue_of_a_host_that_does_not_run_yet_changes(tmp_path: Path) -> None:
     host = Host(here(tmp_path / "q"))
     for work in (host.pause, host.resume, host.quarantine):
