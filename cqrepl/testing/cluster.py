@@ -41,7 +41,6 @@ from cqrepl.testing.story import Story
 LOOK_SECONDS: Final = 0.25
 SETTLED_SECONDS: Final = 60.0
 RATE: Final = 20.0
-ONE_ACK_HOSTS_MAX: Final = 3
 _END_SECONDS: Final = 5.0
 
 
@@ -139,6 +138,7 @@ class Cluster:
         bursts: applications append hundreds of excerpts now and then.
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
         routes: which hosts take a queue from another one than its master.
+        acks: the number of hosts that the policy of a queue whose leader changes waits for.
     """
 
     def __init__(
@@ -157,6 +157,7 @@ class Cluster:
         bursts: bool = False,
         with_frames: Collection[int] = (),
         routes: Collection[Route] = (),
+        acks: int = 1,
     ) -> None:
         self.story = Story() if story is None else story
         self.network = Network(nursery, _rng("network", seed), self.story)
@@ -167,7 +168,7 @@ class Cluster:
         queues = {each: f"{QUEUE}{each}" for each in ids} if both_ways else {SOURCE: QUEUE}
         members = (*ids, LIAR_HOST) if both_ways else tuple(ids)
         masters = {name: master for master, name in queues.items()}
-        acks = {QUEUE: acks_of(hosts)} if changing else {}
+        policies = {QUEUE: acks} if changing else {}
         self._vias: dict[int, dict[int, int]] = {}  # by the masters of the queues
         for route in routes:
             self._vias.setdefault(route.queue, {})[route.host] = route.via
@@ -184,7 +185,7 @@ class Cluster:
                 self.story,
                 None if programs is None else programs.get(host),
                 queues=queues,
-                file=LabFile(hosts=members, masters=dict(masters), acks=acks, routes=by_name)
+                file=LabFile(hosts=members, masters=dict(masters), acks=policies, routes=by_name)
                 if both_ways or changing
                 else None,
                 runs=host not in with_frames,
@@ -276,6 +277,7 @@ async def running_cluster(
     bursts: bool = False,
     with_frames: Collection[int] = (),
     routes: Collection[Route] = (),
+    acks: int = 1,
 ) -> AsyncIterator[Cluster]:
     """Runs hosts for the length of a block; the arguments are those of `Cluster`.
 
@@ -297,6 +299,7 @@ async def running_cluster(
                 bursts=bursts,
                 with_frames=with_frames,
                 routes=routes,
+                acks=acks,
             )
             trio.socket.set_custom_socket_factory(cluster.network)
             try:
@@ -308,12 +311,6 @@ async def running_cluster(
             nursery.cancel_scope.cancel()
     finally:
         give_back_time()  # behind the last task: each may have set it
-
-
-def acks_of(hosts: int) -> int:
-    """The number of hosts that the policy of a queue whose leader changes waits for. With more than
-    one, a promotion does not take all of the others."""
-    return 1 if hosts <= ONE_ACK_HOSTS_MAX else 2
 
 
 def _shown(index: int) -> str:

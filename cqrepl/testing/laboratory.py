@@ -22,7 +22,7 @@ from trio.testing import MockClock
 
 from cqrepl.testing.bystander import Bystander
 from cqrepl.testing.checker import BrokenPromiseError, check_agreed, check_moving
-from cqrepl.testing.cluster import Cluster, acks_of, running_cluster
+from cqrepl.testing.cluster import Cluster, running_cluster
 from cqrepl.testing.faults import Injector
 from cqrepl.testing.judge import Judge
 from cqrepl.testing.labhosts import LabHost
@@ -148,6 +148,7 @@ class _Laboratory:
                 bursts=plan.bursts,
                 with_frames=plan.with_frames,
                 routes=plan.routes,
+                acks=plan.acks,
             ) as self._cluster,
             trio.open_nursery() as nursery,
         ):
@@ -184,8 +185,7 @@ class _Laboratory:
     def _begin_led(self, nursery: trio.Nursery, led: LedQueue, operator: Operator | None) -> None:
         """Applications, and programs that wait, at the hosts of a queue whose leader changes."""
         assert operator is not None
-        acks = acks_of(self.plan.hosts)
-        waits = LedWaits(led, acks, self.plan.seed, is_timed=self._has_waits)
+        waits = LedWaits(led, self.plan.acks, self.plan.seed, is_timed=self._has_waits)
         self.waits.append(waits)
         self._led_judge = LedJudge(led, operator, waits, self._story)
         for application in led.applications.values():

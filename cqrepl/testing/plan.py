@@ -21,7 +21,11 @@ HOSTS_BOTH_WAYS: Final = (3, 3, 3, 4, 5)
 RATES_BOTH_WAYS: Final = (0.5, 2.0, 2.0, 10.0)  # appends a second, of each application
 SHARE_PASSED_ON: Final = 1 / 3  # of these clusters have hosts that pass copies on
 # clusters of one queue, whose leader changes
-HOSTS_CHANGING: Final = (3, 3, 3, 4, 5)
+HOSTS_CHANGING: Final = (3, 3, 3, 4, 5, 6, 7)
+AWAY_SECONDS: Final = (25.0, 60.0)  # of hosts that stay away longer than a promotion waits for them
+SHARE_OF_MAJORITIES: Final = 2 / 3
+SHARE_AWAY: Final = 1 / 4  # of the faults that take a process away
+AWAY: Final = frozenset({"kill", "kill-at-call", "freeze", "stop", "fail-over", "power-cut"})
 RATES_CHANGING: Final = (1.0, 4.0, 4.0, 10.0)
 FAULT_EVERY_SECONDS_CHANGING: Final = (1.5, 3.0, 6.0)
 SHARE_WITH_BURSTS: Final = 1 / 3
@@ -233,6 +237,7 @@ class RunPlan:
         bursts: applications append hundreds of excerpts now and then.
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
         routes: of hosts that are both, those which take a queue from another one than its master.
+        acks: where roles change, how many other hosts the policy of the queue waits for.
         cut_inside: as the faults were drawn, where roles change.
     """
 
@@ -247,6 +252,7 @@ class RunPlan:
     bursts: bool = False
     with_frames: tuple[int, ...] = ()
     routes: tuple[Route, ...] = ()
+    acks: int = 1
     cut_inside: bool = field(default=False, repr=False)  # by its faults two keys differ anyway
 
     @classmethod
@@ -332,8 +338,9 @@ class RunPlan:
             hosts=count,
             roll_cycle=roll_cycle,
             rate=rate,
-            faults=_without(faults, without),
+            faults=_without(_away(seed, faults), without),
             changing=True,
+            acks=_acks(seed, count),
             cut_inside=cut_inside,
             with_frames=tuple(_with_frames(seed, count, runs)),
         )
@@ -351,6 +358,7 @@ class RunPlan:
         roles = " both ways" if self.both_ways else " changing roles" if self.changing else ""
         roles += ", copies passed on" if self.routes else ""
         roles += ", cut inside documents" if self.cut_inside else ""
+        roles += f", {self.acks} waited for" if self.changing else ""
         bursts = " in bursts" if self.bursts else ""
         frames = ", ".join(map(str, self.with_frames))
         frames = f" ({frames} with frames)" if frames else ""
@@ -358,6 +366,23 @@ class RunPlan:
             f"seed {self.seed}: {self.hosts} hosts{roles}{frames}, {self.seconds:g} s,"
             f" {self.roll_cycle}, {self.rate:g} appends/s{bursts}, {len(self.faults)} faults"
         )
+
+
+def _acks(seed: int, hosts: int) -> int:
+    """The number that a policy waits for: mostly what leaves a majority with the leader, at times
+    any other, as users may have it."""
+    rng = random.Random(f"acks {seed}")
+    majority = hosts // 2
+    return majority if rng.random() < SHARE_OF_MAJORITIES else rng.randint(1, hosts - 1)
+
+
+def _away(seed: int, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """The faults, of which some that take a process away last longer."""
+    rng = random.Random(f"away {seed}")
+    for fault in faults:
+        is_long, seconds = rng.random() < SHARE_AWAY, rng.uniform(*AWAY_SECONDS)
+        is_away = fault.kind.value in AWAY and is_long
+        yield replace(fault, lasting=round(seconds, 1)) if is_away else fault
 
 
 def _with_frames(seed: int, hosts: int, runs: bool | None) -> Iterator[int]:
