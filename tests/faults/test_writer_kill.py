@@ -41,11 +41,17 @@ PLANS = (
 )
 
 
+def write(plan: Plan, path: Path, number: int, told: int) -> None:
+    os.write(told, number.to_bytes(8, "little"))
+    plan.append_from(path, number, told)
+
+
 def kill_at(plan: Plan, path: Path, number: int, life_s: float) -> tuple[int, Left]:
     """A writer that goes on from excerpt `number`, and is killed: how many it has acknowledged."""
     told = os.pipe()
-    pid = forks.start(partial(plan.append_from, path, number, told[1]))
+    pid = forks.start(partial(write, plan, path, number, told[1]))
     os.close(told[1])
+    os.read(told[0], 8)  # it lives: a fork of a large process takes longer than most of these lives
     time.sleep(life_s)
     forks.kill(pid)
     with os.fdopen(told[0], "rb") as answers:

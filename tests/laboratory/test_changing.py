@@ -31,7 +31,7 @@ SECONDS = 10.0
 SEEDS = seeds(5)
 LONG_SECONDS = 30.0
 LONG_SEEDS = range(200)
-OF_OLD = ["67c311805f301a5a", "79841813b719de43", "0bf8d1b75b4ffc69"]  # keys of the first seeds
+OF_OLD = ["6d1ccfbdb7c931f9", "aed759a4d7904da0", "bd4fe94cc72424ee"]  # keys of the first seeds
 
 
 plan = partial(schedule, hosts=3, rate=4.0, changing=True)
@@ -198,7 +198,7 @@ def test_a_copy_that_refuses_what_its_clock_allows_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(firstindex, "_is_near", lambda *args: False)
-    assert run(plan(*BEHIND[1:], roll_cycle="TEST_SECONDLY")).check == "equal"
+    assert run(plan(*BEHIND[1:], roll_cycle="TEST_SECONDLY")).check == "cause"
 
 
 # what the power of a leader takes half of while it is paused
@@ -237,7 +237,7 @@ def test_another_master_by_reloads() -> None:
     outcome = run(RELOADS)
     assert outcome.broken is None
     for words, least in (
-        ("queue 'q' is streamed from host 2, was from host 1", 3),
+        ("queue 'q' is streamed from host 2, was from host 1", 2),
         ("queue 'q' is streamed from host 3, was from host 2", 3),
         ("queue 'other' is added: source", 2),
         ("queue 'other' is removed", 3),

@@ -144,10 +144,10 @@ def test_a_sink_that_says_synced_too_early_is_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(SyncedFiles, "_sync_files", lambda self, end, *, is_at_once: None)
     for seed in PLANTED_SEEDS:
         outcome = run(cut_of_all(seed), waits=True)
-        if outcome.check == "safe":
+        if outcome.check == "synced":
             break
     else:
         pytest.fail("not found")
     short = shortened(outcome, runs_max=4)
-    assert short.check == "safe"
+    assert short.check == "synced"
     assert short.waits

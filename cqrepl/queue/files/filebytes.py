@@ -12,7 +12,7 @@ from array import array
 from pathlib import Path
 from typing import Final, Self
 
-from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
+from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, open_to_read
 from cqrepl.queue.format.errors import QueueDamaged
 
 LONG_BYTES: Final = 8
@@ -31,8 +31,7 @@ class FileBytes:
             QueueDamaged: there is something else under that name.
         """
         self.path = path
-        # a pipe of that name must not keep us waiting
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._descriptor = open_to_read(path)
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             self.close()
             raise QueueDamaged("expected a regular file", path=path, position=0)

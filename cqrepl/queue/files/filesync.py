@@ -4,12 +4,11 @@ The system tells only once of what it could not write. So the process that is to
 queue's synced mark: no mark rises then before the machine is started again (`syncedmark`).
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cqrepl.queue.files.mapping import close_file
+from cqrepl.queue.files.mapping import close_file, open_to_read
 from cqrepl.queue.files.syncedmark import note_failed_sync
 from cqrepl.surroundings import surroundings
 
@@ -32,7 +31,7 @@ def sync_file(queue: Path, file: Path) -> None:
     Raises:
         OSError: it cannot be opened, or may never get there.
     """
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = open_to_read(file)
     try:
         with failures_noted(queue):
             surroundings().sync_names(descriptor)

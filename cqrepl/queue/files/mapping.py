@@ -84,6 +84,8 @@ class _Guard:
 RECORD_LOCK_GUARD: Final = _Guard()
 # what a file has that is not mapped; never released
 _NOTHING: Final = memoryview(b"")
+_LEASE_LOOKS: Final = 1000
+_LEASE_PAUSE_S: Final = 0.001
 _NO_WORDS: Final = Words(_NOTHING)
 
 
@@ -103,10 +105,7 @@ class Mapping:
         self.path = path
         self.writable = writable
         self._keeps_views = keeps_views
-        # a pipe of that name must not keep us waiting
-        flags = os.O_CLOEXEC | os.O_NONBLOCK
-        access = os.O_RDONLY
-        self._descriptor = open_to_write(path, flags) if writable else os.open(path, access | flags)
+        self._descriptor = open_to_write(path) if writable else open_to_read(path)
         self._map: MappedFile | None = None
         self._left: list[MappedFile] = []  # by mapping anew; still to be unmapped
         self.unmaps_later = False
@@ -391,7 +390,31 @@ def identity_in(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def open_to_write(path: Path, flags: int = os.O_CLOEXEC) -> int:
+def open_to_read(path: Path) -> int:
+    """A descriptor of a file of the queue's, to read, to be closed by the caller.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    return open_at_once(path, os.O_RDONLY)
+
+
+def open_at_once(path: Path, flags: int) -> int:
+    """A descriptor, as `os.open` gives it, of a file that is never waited for, as a pipe would be.
+    The system refuses that while another one holds a lease of the file: who asks for its users
+    (`fileusers`) holds one for an instant, so this tries again for a while.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    for _ in range(_LEASE_LOOKS):
+        with suppress(BlockingIOError):
+            return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+        surroundings().sleep(_LEASE_PAUSE_S)
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+
+
+def open_to_write(path: Path, flags: int = 0) -> int:
     """A descriptor of a file of the queue's, to read and write, to be closed by the caller.
 
     No link is followed: it leads to a file that is none of the queue's, and a user who may set
@@ -402,7 +425,7 @@ def open_to_write(path: Path, flags: int = os.O_CLOEXEC) -> int:
         OSError: it cannot be opened.
     """
     try:
-        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o644)
+        return open_at_once(path, os.O_RDWR | os.O_NOFOLLOW | flags)
     except OSError as error:
         if error.errno == errno.ELOOP:
             check_no_link(path)

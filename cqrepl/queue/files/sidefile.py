@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from cqrepl.queue.files.mapping import open_at_once
 from cqrepl.surroundings import surroundings
 
-_FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _KINDS: Final = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISLNK, "a symbolic link"),
@@ -33,7 +33,7 @@ def open_side_file(path: Path, flags: int) -> int:
         OSError: it cannot be opened, or is no regular file.
     """
     try:
-        descriptor = os.open(path, flags | _FLAGS, 0o644)
+        descriptor = open_at_once(path, flags | os.O_NOFOLLOW)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -139,7 +139,7 @@ class TableStore:
     @classmethod
     def create(cls, path: Path, layout: QueueLayout) -> "TableStore":
         """Makes a table store, or opens the one that another process has just made."""
-        close_file(open_to_write(path, os.O_CREAT | os.O_CLOEXEC))
+        close_file(open_to_write(path, os.O_CREAT))
         mapping = Mapping(path, writable=True)
         try:
             mapping.reserve(0, max(FILE_BYTES, mapping.length))

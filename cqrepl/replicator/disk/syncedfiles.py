@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue, QueueError
-from cqrepl.queue.files.mapping import close_file, identity_in
+from cqrepl.queue.files.mapping import close_file, identity_in, open_at_once, open_to_read
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.sidefile import open_side_file
 from cqrepl.queue.files.syncedmark import (
@@ -160,7 +160,7 @@ class SyncedFiles:
         # what waits for the store file does not wait for the marks of hosts, which change with it
         if first < last or not is_at_once or monotonic() >= self._table_due:
             self._table_due = monotonic() + TABLE_SECONDS
-            _sync_file(cycles.table_path, os.open)
+            _sync_file(cycles.table_path, open_at_once)
             _sync_file(self._queue.path / SLOTS_FILE_NAME, open_side_file)
         if first < last:
             sync_path(self._queue.path)
@@ -170,7 +170,7 @@ class SyncedFiles:
             surroundings().sync(self._last.descriptor)
             return
         if not is_last or not are_plenty():
-            _sync_file(path, os.open)
+            _sync_file(path, open_at_once)
             return
         try:
             opened = _OpenFile(path)
@@ -218,7 +218,7 @@ def _is_of_a_name(error: QueueError | OSError) -> bool:
 
 def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:
     try:
-        descriptor = opened(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = opened(path, os.O_RDONLY)
     except FileNotFoundError:
         return  # there was none, or retention has taken it
     try:
@@ -231,7 +231,7 @@ class _OpenFile:
     """A store file that stays open, until it is closed or this object is gone."""
 
     def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self.descriptor = open_to_read(path)
         self.close = weakref.finalize(self, close_file, self.descriptor)
         self._identity = identity_in(os.fstat(self.descriptor))
 
