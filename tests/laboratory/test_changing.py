@@ -238,7 +238,7 @@ def test_another_master_by_reloads() -> None:
     assert outcome.broken is None
     for words, least in (
         ("queue 'q' is streamed from host 2, was from host 1", 2),
-        ("queue 'q' is streamed from host 3, was from host 2", 3),
+        ("queue 'q' is streamed from host 3, was from host 2", 2),
         ("queue 'other' is added: source", 2),
         ("queue 'other' is removed", 3),
         ("cqrepl.limitRate is", 3),
