@@ -36,9 +36,8 @@ class MasterChanges:
         self._desk = desk
         self._promoter = promoter
         self._own = host.settings.protocol.host_id
-        self._kept: dict[
-            str, int
-        ] = {}  # masters by the file, of queues that another host leads yet
+        # masters by the file, of queues that another host leads yet
+        self._kept: dict[str, int] = {}
         self._has_kept = trio.Event()
         desk.lead = self.take_lead
 

@@ -337,28 +337,28 @@ class Process(Surroundings):
         super().allocate(descriptor, start, length)
 
     def write(self, descriptor: int, data: bytes, position: int) -> None:
-        part = data[: self._numbers.randint(0, len(data))] if self._calls_left == 1 else b""
-        super().write(descriptor, part, position)
+        if self._calls_left == 1:  # it may die in the middle
+            self._write_a_part(descriptor, data, position)
         self._asked(at_disk=True)
         try:
             self.machine.check_disk(takes_space=True)
         except OSError:
-            part = data[: self._numbers.randint(0, len(data))]
-            super().write(descriptor, part, position)
+            self._write_a_part(descriptor, data, position)
             raise
         super().write(descriptor, data, position)
 
+    def _write_a_part(self, descriptor: int, data: bytes, position: int) -> None:
+        count = self._numbers.randint(0, len(data))
+        super().write(descriptor, data[:count], position)
+
     def sync(self, descriptor: int) -> None:
         self._asked(at_disk=True)
-        self._check_sync(descriptor)
-        self.machine.synced(descriptor)
-
-    def _check_sync(self, descriptor: int) -> None:
         try:
             self.machine.check_disk(takes_space=False)
         except OSError:
             self.machine.sync_failed(descriptor)
             raise
+        self.machine.synced(descriptor)
 
     def sync_names(self, descriptor: int) -> None:
         self._asked(at_disk=True)

@@ -2,6 +2,7 @@
 cid of each."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import trio
@@ -10,8 +11,8 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.replicator.queuestate.queueturns import few_at_a_time
 
-WORKERS: Final = 8  # offers that are answered at a time, for each connection
 OFFERS_MAX: Final = 1024  # that wait for their turn
 
 
@@ -54,18 +55,10 @@ class OffersIn:
         Args:
             answer: answers one. It is not kept: a circle would keep the buffers of what is over.
         """
-        places = trio.Semaphore(WORKERS)
-        async with trio.open_nursery() as nursery:  # a task for each offer: most peers make none
-            async for event in self._due:
-                await places.acquire()
-                nursery.start_soon(self._answer, event, answer, places)
+        await few_at_a_time(self._due, partial(self._answer, answer))
 
     async def _answer(
-        self,
-        event: ev.QueueOffered,
-        answer: Callable[[ev.QueueOffered], Awaitable[None]],
-        places: trio.Semaphore,
+        self, answer: Callable[[ev.QueueOffered], Awaitable[None]], event: ev.QueueOffered
     ) -> None:
         await answer(event)
-        places.release()
         self._pump.look()

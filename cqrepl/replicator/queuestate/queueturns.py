@@ -14,7 +14,8 @@ the end of a connection is acted on, all turns are over.
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import trio
 
@@ -28,8 +29,26 @@ from cqrepl.replicator.queuestate.queues import Signal
 # in what some threads sync at once in about the time of one. As many as open queues at a time
 TURNS_MAX: Final = 8
 BEHIND_MAX: Final = 1024  # events that wait behind turns, of all queues: a peer may send many
+T = TypeVar("T")
 Long = ev.LineageClaimed | ev.ProofGiven | ev.LineageProved | ev.IdentityTold | ev.ProofAsked
 _EXCERPTS: Final = ev.AppendExcerpts | ev.CompareExcerpts
+
+
+async def few_at_a_time(
+    due: "trio.MemoryReceiveChannel[T]", work: Callable[[T], Awaitable[None]]
+) -> None:
+    """Works on all that comes, on `TURNS_MAX` at a time; in a task for each, as most peers bring
+    nothing."""
+    places = trio.Semaphore(TURNS_MAX)
+
+    async def work_on(one: T) -> None:
+        await work(one)
+        places.release()
+
+    async with trio.open_nursery() as nursery:
+        async for each in due:
+            await places.acquire()
+            nursery.start_soon(work_on, each)
 
 
 class QueueTurn:
@@ -135,15 +154,9 @@ class QueueTurns:
         Args:
             act: acts on one event. It is not kept: a circle would keep the buffers of what is over.
         """
-        places = trio.Semaphore(TURNS_MAX)
-        async with trio.open_nursery() as nursery:  # a task for each turn: most peers bring none
-            async for turn in self._due:
-                await places.acquire()
-                nursery.start_soon(self._take, turn, act, places)
+        await few_at_a_time(self._due, partial(self._take, act))
 
-    async def _take(
-        self, turn: QueueTurn, act: Callable[[ev.Event], Awaitable[None]], places: trio.Semaphore
-    ) -> None:
+    async def _take(self, act: Callable[[ev.Event], Awaitable[None]], turn: QueueTurn) -> None:
         await act(turn.event)
         while turn.behind:
             self._behind -= 1
@@ -153,7 +166,6 @@ class QueueTurns:
         self._moved.set()
         if self._ended is not None:
             self._ended(turn.event.name)
-        places.release()
         if self._connection.has_events:
             self._pump.look()  # it has brought something to act on
         else:
