@@ -24,6 +24,7 @@ from cqrepl.queue.format.epochs import Epochs
 from cqrepl.replicator import direction
 from cqrepl.replicator.hostparts import HostParts
 
+LEADS_SECONDS: Final = 120.0  # for another host to be promoted; excerpts may have to come to it
 _KEPT_SECONDS: Final = 1.0  # between two looks whether a queue is still to be kept
 _WHERE: Final = FenceRequest(verb=FenceVerb.WHERE)
 
@@ -134,8 +135,10 @@ class MasterChanges:
 
     async def _hand_over(self, name: str, to: int) -> None:
         try:
-            with self._host.direction.giving(name, to):
+            with self._host.direction.giving(name, to), trio.move_on_after(LEADS_SECONDS):
                 await self._desk.ask_to_lead(to, name)
+                return
+            raise Refused(f"host {to} has not said within {LEADS_SECONDS:g} s that it leads")
         except NetError as error:
             if self._leads(name):
                 raise Refused(f"queue {name!r} stays here: {error}") from error

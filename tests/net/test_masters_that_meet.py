@@ -7,10 +7,12 @@ import pytest
 import trio
 
 from cqrepl import Host, Refused
+from cqrepl.cluster import masterchange
+from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.cluster.promotion import Promotion
 from cqrepl.replicator import direction
 from tests.support.promotions import Cluster, cluster
-from tests.support.replicas import eventually, more_excerpts
+from tests.support.replicas import SECONDS, eventually, more_excerpts
 from tests.support.samples import read
 
 
@@ -84,6 +86,26 @@ async def test_of_two_masters_by_two_files_none_lets_go_while_the_other_lacks_so
         await hosts.start(2)
         await hosts.meet()
         with pytest.raises(Refused, match="'a' stays with host 1: host 2 has not all of it"):
+            await hosts.reload(1, 2)
+        await hosts.hosts[1].queue("a").append(b"it goes on")
+
+
+async def test_an_old_master_waits_for_a_host_that_never_says_whether_it_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leads on, and the one who reloads it hears so."""
+
+    async def says_nothing(*_: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(masterchange, "LEADS_SECONDS", 0.5)
+    monkeypatch.setattr(FenceDesk, "_answer_lead", says_nothing)
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.followed({2: 4})
+        with (
+            trio.fail_after(SECONDS),
+            pytest.raises(Refused, match=r"stays here: host 2 has not said within 0.5 s that it"),
+        ):
             await hosts.reload(1, 2)
         await hosts.hosts[1].queue("a").append(b"it goes on")
 
