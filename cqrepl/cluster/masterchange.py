@@ -180,15 +180,15 @@ class MasterChanges:
     def _noted(self, name: str, now: int, known: Epochs) -> str | None:
         """The same at a host that is neither of the two."""
         self._kept.pop(name, None)
-        leader: int | None = known.promised_to
+        leader = known.promised_to if known.promised else self._host.sink.queues[name].master_id
+        if leader == now:
+            return ""
+        if leader is None or self._desk.knows_leads(now) is False:
+            return None
+        knows = self._desk.knows_leads(leader)
+        if knows is False or (knows is None and not known.promised):
+            return None
         if not known.promised:
-            leader = self._host.sink.queues[name].master_id
-            if leader == now:
-                return ""
-            if leader is None or not self._desk.knows_leads(leader):
-                return None
-            if self._desk.knows_leads(now) is False:
-                return None
             self._kept[name] = now
             self._has_kept.set()
         return (

@@ -235,6 +235,8 @@ async def test_to_and_from_an_older_host_it_goes_without_an_epoch(
             await hosts.reload(2, 1)
         with pytest.raises(Refused, match="stays with host 2, which leads it in epoch 2"):
             await hosts.reload(1, 1)
+        with pytest.raises(Refused, match="stays with host 2, which leads it in epoch 2"):
+            await hosts.reload(3, 1)  # and no hand-over is announced that none of the two can do
 
 
 STEPS: list[tuple[str, type, str, bool]] = [
