@@ -174,6 +174,22 @@ def test_no_mark_rises_beyond_what_a_host_was_passed_by_with(tmp_path: Path) -> 
         assert (host.covers(0x10), host.synced) == (0x10, 0x10)
 
 
+def test_an_acknowledgement_that_was_overtaken_takes_nothing_back(tmp_path: Path) -> None:
+    """As one of a connection that was over: also not for the next start, from the disk."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    board = AckBell().board("q")
+    with Queue.open(path) as queue:
+        host = QueueMarks("q", queue.host_marks, board).of(2)
+        host.raise_sent(0x20)
+        for index in (0x10, 0x20, 0x10):
+            host.raise_acknowledged(index)
+        assert (host.acknowledged, host.had) == (0x20, 0x20)
+        assert board.marks_at(AckLevel.APPENDED) == {2: 0x20}
+    with Queue.open(path) as queue:
+        assert QueueMarks("q", queue.host_marks, AckBell().board("q")).of(2).acknowledged == 0x20
+
+
 def test_a_host_that_is_forgotten_counts_at_no_level(tmp_path: Path) -> None:
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 3})

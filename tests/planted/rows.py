@@ -342,7 +342,7 @@ ROWS: Final = (
         file="hostmarks.py",
         text="        if index > self.acknowledged:\n",
         wrong="        if index != self.acknowledged:\n",
-        tests=("tests/net/test_loopback.py",),
+        tests=("tests/net/test_host_marks.py",),
     ),
     Planted(
         name="copy-of-another-queue-taken",
