@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         NotAQueue,
         Pauser,
         Queue,
+        QueueCut,
         QueueDamaged,
         QueueError,
         QueueLayout,
@@ -71,10 +72,12 @@ if TYPE_CHECKING:
         parse_index,
         sequence_of,
     )
+    from cqrepl.queue.format.logpos import LogPos
     from cqrepl.queue.read.stall import Stall
     from cqrepl.replicator.agreement.consent import ReturnRefused, ReturnSettings
     from cqrepl.replicator.agreement.identities import OtherQueue
     from cqrepl.replicator.follow import Following, follow
+    from cqrepl.replicator.followfeed import CannotJoin, Follower, FollowFeed, ServiceFailed
     from cqrepl.replicator.hostend import HostEnded
     from cqrepl.replicator.hostevents import HostEvents, telling
     from cqrepl.replicator.hostqueue import HostQueue
@@ -113,6 +116,7 @@ __all__ = [
     "AppendsToCopy",
     "AtomicsMissing",
     "BackwardTailer",
+    "CannotJoin",
     "Cid",
     "Columns",
     "ConfigError",
@@ -125,6 +129,8 @@ __all__ = [
     "ExcerptBatch",
     "ExcerptTooLarge",
     "Fenced",
+    "FollowFeed",
+    "Follower",
     "Following",
     "From",
     "HandlerKind",
@@ -141,6 +147,7 @@ __all__ = [
     "LayoutMismatch",
     "Leading",
     "LinkView",
+    "LogPos",
     "NamedPosition",
     "NamedTailer",
     "NetError",
@@ -153,6 +160,7 @@ __all__ = [
     "Program",
     "ProtocolSettings",
     "Queue",
+    "QueueCut",
     "QueueDamaged",
     "QueueError",
     "QueueLayout",
@@ -166,6 +174,7 @@ __all__ = [
     "RollCycle",
     "SafeReader",
     "Sequence",
+    "ServiceFailed",
     "Sink",
     "SinkSettings",
     "Source",
@@ -216,6 +225,7 @@ _HOMES: Final = {
     "AppendsToCopy": "cqrepl.queue",
     "AtomicsMissing": "cqrepl.queue",
     "BackwardTailer": "cqrepl.queue",
+    "CannotJoin": "cqrepl.replicator.followfeed",
     "Cid": "cqrepl.protocol.cid",
     "Columns": "cqrepl.queue",
     "ConfigError": "cqrepl.config.errors",
@@ -228,6 +238,8 @@ _HOMES: Final = {
     "ExcerptBatch": "cqrepl.queue",
     "ExcerptTooLarge": "cqrepl.queue",
     "Fenced": "cqrepl.replicator.queuestate.keptepochs",
+    "FollowFeed": "cqrepl.replicator.followfeed",
+    "Follower": "cqrepl.replicator.followfeed",
     "Following": "cqrepl.replicator.follow",
     "From": "cqrepl.protocol.ackpolicy",
     "HandlerKind": "cqrepl.protocol",
@@ -244,6 +256,7 @@ _HOMES: Final = {
     "LayoutMismatch": "cqrepl.queue",
     "Leading": "cqrepl.replicator.leadership",
     "LinkView": "cqrepl.protocol",
+    "LogPos": "cqrepl.queue.format.logpos",
     "NamedPosition": "cqrepl.queue",
     "NamedTailer": "cqrepl.queue",
     "NetError": "cqrepl.net.errors",
@@ -256,6 +269,7 @@ _HOMES: Final = {
     "Program": "cqrepl.net.program",
     "ProtocolSettings": "cqrepl.protocol",
     "Queue": "cqrepl.queue",
+    "QueueCut": "cqrepl.queue",
     "QueueDamaged": "cqrepl.queue",
     "QueueError": "cqrepl.queue",
     "QueueLayout": "cqrepl.queue",
@@ -269,6 +283,7 @@ _HOMES: Final = {
     "RollCycle": "cqrepl.queue",
     "SafeReader": "cqrepl.replicator.safereader",
     "Sequence": "cqrepl.queue",
+    "ServiceFailed": "cqrepl.replicator.followfeed",
     "Sink": "cqrepl.replicator.sink",
     "SinkSettings": "cqrepl.replicator.settings",
     "Source": "cqrepl.replicator.source",

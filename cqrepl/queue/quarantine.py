@@ -28,6 +28,7 @@ from typing import Final
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.chain import has_chains
 from cqrepl.queue.files.chroniclemarks import BEGIN_KEY
+from cqrepl.queue.files.cutreports import FOLDER_NAME, REPORT_NAME
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.filesync import sync_file
 from cqrepl.queue.files.fileusers import check_unused
@@ -56,8 +57,6 @@ from cqrepl.queue.read.namedtailer import lower_named_tailers
 from cqrepl.queue.read.registration import lower_readers
 from cqrepl.surroundings import surroundings, sync_path
 
-FOLDER_NAME: Final = "quarantine"
-REPORT_NAME: Final = "report.json"
 _KEPT_NAME: Final = "kept"
 _LOCK_TIMEOUT_S: Final = 5.0
 

@@ -87,6 +87,21 @@ class HostQueue:
             return opened.leading.given
         return self._host.settings.source.policies.get(self.name)
 
+    def committed_here(self) -> int | None:
+        """The index up to which a queue that is streamed from here is as safe as its policy wants
+        it; -1 for nothing. Where its appends wait for no host, every other host has it. None for a
+        queue that is not streamed from here."""
+        opened = self._host.source.queues.get(self.name)
+        if opened is None or not self.is_streamed:
+            return None
+        leading = opened.leading
+        if leading.given is not None and leading.given.hosts_min != 0:
+            return leading.safe_index()
+        marks, others = opened.board.marks, self._host.settings.protocol.remote_ids
+        if others or marks:
+            return min(marks.get(each, -1) for each in others or marks)
+        return opened.queue.next_index() - 1
+
     def waited_for(self, n: int | None, hosts: Iterable[int] | None) -> AckPolicy | None:
         """The queue's own policy, where a wait names neither a number of hosts nor their ids."""
         return self.given_policy if n is None and hosts is None else None

@@ -12,8 +12,8 @@ from typing import Final
 import trio
 
 from cqrepl.net.controlsocket import Values
+from cqrepl.queue.files.cutreports import FOLDER_NAME, REPORT_NAME
 from cqrepl.queue.format.index import format_index
-from cqrepl.queue.quarantine import FOLDER_NAME, REPORT_NAME
 from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, OF_THE_CLOCK, unexplained
 from cqrepl.testing.checker import (
     BrokenPromiseError,

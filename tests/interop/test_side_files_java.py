@@ -7,8 +7,8 @@ import pytest
 from cqrepl.queue import Queue
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
+from cqrepl.queue.files.cutreports import FOLDER_NAME as QUARANTINE
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
-from cqrepl.queue.quarantine import FOLDER_NAME as QUARANTINE
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.read.count import count
 from cqrepl.replicator.lostcycles.fetcher import FOLDER_PREFIX as FETCHED

@@ -63,6 +63,23 @@ class QueueDamaged(QueueError):
     """A file of the queue breaks the format; nothing behind that place can be trusted."""
 
 
+class QueueCut(QueueDamaged):
+    """A tail of the queue went to quarantine, and with it the store file that is read: other
+    excerpts may come under the same indexes.
+
+    Args:
+        cut_from: the first index that went.
+    """
+
+    def __init__(self, cut_from: int, index: int, *, path: Path | None = None) -> None:
+        text = (
+            f"expected the store file that holds {format_index(index)}, it went to quarantine with"
+            f" everything from {format_index(cut_from)} on"
+        )
+        super().__init__(text, path=path, index=index)
+        self.cut_from = cut_from
+
+
 class LayoutMismatch(QueueError):
     """An existing queue is laid out differently from the one asked for."""
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cqrepl.queue.files.cutreports import cut_of
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY, is_held_elsewhere
 from cqrepl.queue.files.storefile import StoreFile
-from cqrepl.queue.format.errors import IndexGap, QueueDamaged
+from cqrepl.queue.format.errors import IndexGap, QueueCut, QueueDamaged
 from cqrepl.queue.format.index import (
     NEXT_OF_EMPTY,
     SEQUENCE_FIRST,
@@ -80,6 +81,7 @@ class StallWatch:
         Raises:
             LayoutMismatch: the queue was made anew with another roll cycle.
             IndexGap: the store file was removed before its end.
+            QueueCut: it went to quarantine, with a tail of the queue.
             QueueDamaged: another store file has taken its name, or it ends too early.
         """
         now = self._clock()
@@ -111,7 +113,20 @@ class StallWatch:
         """Called when there was something to read."""
         self._suspected = self.stalled = None
 
+    def check_cut(self, store: StoreFile, index: Index) -> None:
+        """Does nothing while the file that is read has its name, or went otherwise than with a
+        tail.
+
+        Raises:
+            QueueCut: it went to quarantine.
+        """
+        if not store.mapping.is_current():
+            cut = cut_of(self._cycles.path, store.path.name, store.mapping.identity)
+            if cut is not None:
+                raise QueueCut(cut, index, path=store.path)
+
     def _gone(self, store: StoreFile, later: Cycle | None, index: Index) -> Exception:
+        self.check_cut(store, index)
         if store.path.exists():
             return QueueDamaged(
                 f"expected the store file that holds {index:#x}, another has taken its name",

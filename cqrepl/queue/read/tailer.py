@@ -166,6 +166,7 @@ class Tailer:
 
         Raises:
             ExcerptTooLarge: the next excerpt has more bytes than `payload_max`.
+            QueueCut: what was read went to quarantine, with a tail of the queue.
             QueueDamaged: the file cannot be followed.
             IndexGap: store files were removed that have not been read.
             LayoutMismatch: the queue was made anew with another roll cycle.
@@ -313,6 +314,15 @@ class Tailer:
         if start:
             sequence = Sequence(sequence_of(self._index, self._cycles.shift) - 1)
             self._last = Place(sequence, Position(batch.offsets[start - 1] - HEADER_BYTES))
+
+    def check_cut(self) -> None:
+        """Does nothing while what was read last is the queue's, as far as its store file tells.
+
+        Raises:
+            QueueCut: it went to quarantine, with a tail of the queue.
+        """
+        if self._store is not None:
+            self._watch.check_cut(self._store, self.next_index)
 
     def close(self) -> None:
         """Closes the file. Batches given out keep their memory as long as they are held."""
@@ -471,7 +481,8 @@ class Tailer:
         return True
 
     def _check_leaving(self, store: StoreFile, cycle: Cycle) -> None:
-        """Refuses to go on over excerpts that were removed unread."""
+        """Refuses to go on over excerpts that were removed unread, or behind a tail that went."""
+        self._watch.check_cut(store, self._index)
         sequence = sequence_of(self._index, self._cycles.shift)
         self._cycles.check_closed(self._cycle, sequence, is_closed=True)
         if cycle > self._cycle + 1 and not store.mapping.is_current():

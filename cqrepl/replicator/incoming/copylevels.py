@@ -53,6 +53,12 @@ class BeyondAppended:
             self.applied = max(index, self.applied)
         return is_new
 
+    def lose(self, end: Index) -> None:
+        """The copy has nothing from here on any more."""
+        with self._guard:
+            self.applied = min(self.applied, end - 1)
+        self.committed = min(self.committed, end - 1)
+
 
 class LevelledCopy(Protocol):
     """The parts of a queue that is taken in which its levels are told from.
@@ -217,4 +223,5 @@ def levels_of(queue: LevelledCopy) -> dict[AckLevel, int]:
     Raises:
         QueueError: the queue cannot be read.
     """
+    queue.beyond.lose(queue.queue.next_index())  # a program may have told what went meanwhile
     return {AckLevel.SYNCED: queue.disk.index_synced, AckLevel.APPLIED: queue.beyond.applied}

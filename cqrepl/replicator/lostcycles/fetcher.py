@@ -38,9 +38,9 @@ from cqrepl.protocol.settings import EXCERPT_MAX
 from cqrepl.protocol.subhandler import LinkView
 from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.files.cutreports import FOLDER_NAME as QUARANTINE
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Sequence, index_of
 from cqrepl.queue.inspection.closedfiles import is_as_noted
-from cqrepl.queue.quarantine import FOLDER_NAME as QUARANTINE
 from cqrepl.queue.read.count import count_in
 from cqrepl.replicator.lostcycles.fetchkind import CSP_PREFIX, FETCH_CAPABILITY, FetchKind
 from cqrepl.surroundings import surroundings, sync_path

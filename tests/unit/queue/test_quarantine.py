@@ -9,12 +9,13 @@ import pytest
 
 from cqrepl.queue import IndexGap, Queue
 from cqrepl.queue.files.closedcycles import ClosedCycles
+from cqrepl.queue.files.cutreports import REPORT_NAME
 from cqrepl.queue.files.markslots import MarkLevel
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
 from cqrepl.queue.format.index import INDEX_MAX, Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.overview import inspect_queue
-from cqrepl.queue.quarantine import REPORT_NAME, plan_quarantine, quarantine
+from cqrepl.queue.quarantine import plan_quarantine, quarantine
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import nth_last_index
 from cqrepl.queue.read.registration import Readers

@@ -1,0 +1,222 @@
+"""A service has the state of its queue on each host, and goes back where the queue was cut."""
+
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+import trio
+import trio.testing
+
+from cqrepl import AckLevel, AckPolicy, ExcerptBatch, Queue, QueueCut
+from cqrepl.queue.format.epochs import Epoch
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.logpos import LogPos, is_on, position_at
+from cqrepl.queue.quarantine import quarantine
+from cqrepl.replicator.followfeed import FollowFeed, ServiceFailed
+from tests.support.promotions import cluster
+from tests.support.replicas import eventually, more_excerpts
+from tests.support.samples import NOON_MS, Excerpts, fill, noon_index, read
+
+
+@dataclass
+class Ledger:
+    """The service of these tests: it keeps all that it was given."""
+
+    held: Excerpts = field(default_factory=list)
+    committed: list[int] = field(default_factory=list)
+
+    def apply(self, batch: ExcerptBatch, committed: int) -> None:
+        self.held += [(index, bytes(data)) for index, data in batch]
+        self.committed.append(committed)
+
+    def snapshot(self, out: BinaryIO) -> None:
+        for index, data in self.held:
+            out.write(struct.pack("<QI", index, len(data)) + data)
+
+    def restore(self, source: BinaryIO, at: LogPos) -> None:
+        self.held = []
+        while head := source.read(12):
+            index, length = struct.unpack("<QI", head)
+            self.held.append((index, source.read(length)))
+
+
+class Failing(Ledger):
+    def apply(self, batch: ExcerptBatch, committed: int) -> None:
+        raise ZeroDivisionError("a mistake of the service")
+
+
+class Place:
+    """A queue of no host, as a feed has it of one."""
+
+    name = "a"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.told: list[int] = []
+
+    def committed_here(self) -> None:
+        return None
+
+    def applied(self, index: int) -> None:
+        self.told.append(index)
+
+
+@asynccontextmanager
+async def fed(path: Path) -> AsyncIterator[tuple[FollowFeed, Ledger, Place]]:
+    ledger, place = Ledger(), Place(path)
+    feed = FollowFeed(place, ledger)
+    with trio.fail_after(60):
+        async with feed.running():
+            yield feed, ledger, place
+
+
+def test_positions_are_ordered_and_have_the_epoch_of_what_is_before_them() -> None:
+    history = (Epoch(2, 1, Index(10)), Epoch(5, 3, Index(20)))
+    found = [position_at(history, index) for index in (0, 10, 11, 20, 21, 300)]
+    assert [each.epoch for each in found] == [0, 0, 2, 2, 5, 5]
+    assert found == sorted(found)
+    assert all(is_on(history, each) for each in found)
+    assert not is_on(history, LogPos(3, Index(15)))
+    assert not is_on(history, LogPos(2, Index(21)))
+    assert LogPos(1, Index(100)) < LogPos(2, Index(60))
+    assert str(LogPos(2, Index(255))) == "epoch 2, 0xff"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 4, 7])
+def test_a_tailer_tells_from_which_index_on_the_queue_was_cut(tmp_path: Path, cut: int) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 5, 1: 2})
+    with Queue.open(tmp_path / "q") as queue:
+        tailer = queue.tailer()
+        assert len(list(tailer)) == 7
+        tailer.check_cut()
+        start = noon_index(sequence=cut) if cut < 5 else noon_index(ahead=1, sequence=1)
+        quarantine(tmp_path / "q", start)
+        with pytest.raises(QueueCut, match="went to quarantine with everything from") as error:
+            tailer.check_cut()
+        assert error.value.cut_from == start
+
+
+def test_a_tailer_goes_into_no_later_cycle_behind_a_cut(tmp_path: Path) -> None:
+    """The file that it has read to the end is not the queue's, while the next one is."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5, 1: 1})
+    with Queue.open(path) as queue:
+        tailer = queue.tailer()
+        batch = tailer.next_batch()
+        assert batch is not None
+        assert len(batch) == 5
+        quarantine(path, noon_index(sequence=2))
+        with Queue.open_for_append(path) as writer:
+            writer.appender().append_at(ExcerptBatch.of(noon_index(ahead=1), [b"later"]))
+        with pytest.raises(QueueCut):
+            tailer.next_batch()
+
+
+async def test_what_is_there_is_applied_and_then_what_comes(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 5, 1: 300})
+    async with fed(path) as (feed, ledger, place):
+        await feed.caught_up(written[-1][0])
+        assert ledger.held == written
+        assert feed.position == LogPos(0, Index(written[-1][0] + 1))
+        with Queue.open(path) as queue:
+            index = queue.append(b"more")
+        await feed.reached(index)
+        assert ledger.held == read(path)
+        assert place.told[-1] == index
+
+
+async def test_a_queue_that_comes_later_is_waited_for(tmp_path: Path) -> None:
+    async with fed(tmp_path / "q") as (feed, ledger, _):
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        written = fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+        await feed.reached(written[-1][0])
+        assert ledger.held == written
+
+
+@pytest.mark.parametrize("cut", [0, 2, 5])
+async def test_state_goes_back_where_the_queue_is_cut(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 5, 1: 2})
+    start = noon_index(sequence=cut) if cut < 5 else noon_index(ahead=1)
+    async with fed(path) as (feed, ledger, _):
+        await feed.reached(written[-1][0])
+        quarantine(path, start)
+        with Queue.open(path) as queue:
+            index = queue.append(b"of the new leader", now_ms=NOON_MS + 10 * 86_400_000)
+        await feed.caught_up(index)
+        assert ledger.held == read(path)
+        assert ledger.held[-1][1] == b"of the new leader"
+        assert feed.rewinds == 1
+
+
+async def test_a_cut_behind_the_state_takes_nothing_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    async with fed(path) as (feed, ledger, _):
+        await feed.reached(noon_index(sequence=4))
+        more_excerpts(path, 5, 1)
+        await feed.reached(noon_index(sequence=5))
+        quarantine(path, noon_index(sequence=5))
+        (cut,) = read(path)[-1:]
+        assert cut[0] == noon_index(sequence=4)
+        await eventually(lambda: feed.rewinds == 1)
+        await feed.caught_up(noon_index(sequence=4))
+        assert ledger.held == read(path)
+
+
+async def test_a_service_that_fails_is_called_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 5})
+    feed = FollowFeed(Place(path), Failing())
+    async with feed.running():
+        with trio.fail_after(60), pytest.raises(ServiceFailed, match="a mistake of the service"):
+            await feed.reached(written[-1][0])
+        assert isinstance(feed.fault, ServiceFailed)
+
+
+async def test_copies_are_applied_and_their_source_hears_of_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.followed({2: 4})
+        leader, follower = Ledger(), Ledger()
+        first = FollowFeed(hosts.hosts[1].queue("a"), leader)
+        second = FollowFeed(hosts.hosts[2].queue("a"), follower)
+        applied = AckPolicy(level=AckLevel.APPLIED)
+        async with first.running(), second.running():
+            index = await hosts.hosts[1].queue("a").append(b"more", policy=applied)
+            assert index.is_acked
+            await first.caught_up(index)
+            assert leader.held == follower.held == read(hosts.path(1))
+            assert first.committed() == index
+            await eventually(lambda: second.committed() == index)
+
+
+async def test_a_deposed_leader_has_the_state_of_the_new_one(tmp_path: Path) -> None:
+    """Its state goes back: the excerpts that it had appended alone went to quarantine."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 4, 3: 4})
+        old = Ledger()
+        await hosts.kill(2)
+        await hosts.kill(3)
+        feed = FollowFeed(hosts.hosts[1].queue("a"), old)
+        async with feed.running():
+            alone = await hosts.hosts[1].queue("a").append(b"of the old leader")
+            await feed.reached(alone)
+            assert old.held[-1] == (alone, b"of the old leader")
+            assert feed.committed() < alone
+        await hosts.kill(1)
+        await hosts.start(2, 3)
+        await hosts.hosts[2].leaders.promote("a", accept_loss=True)
+        index = await hosts.hosts[2].queue("a").append(b"of the new leader")
+        await hosts.start(1)
+        feed = FollowFeed(hosts.hosts[1].queue("a"), old)
+        feed.position = LogPos(0, Index(alone + 1))
+        async with feed.running():
+            await hosts.follow(2)
+            await feed.caught_up(index)
+            assert old.held == read(hosts.path(2))
+            assert (hosts.path(1) / "quarantine").is_dir()
