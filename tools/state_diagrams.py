@@ -3,9 +3,10 @@
     python -m tools.state_diagrams            rewrites what stands between the markers
     python -m tools.state_diagrams --check    exit code 1 when that would change the page
 
-The tables in `cqrepl/protocol/states.py` and `cqrepl/protocol/queuelife.py` are what the handlers
-obey, so the page takes its diagrams, its lists of states and its tables of moves from there, and a
-test compares the two. For each table the page holds one pair of markers, a line each:
+The tables in `cqrepl/protocol/states.py`, `cqrepl/protocol/queuelife.py` and
+`cqrepl/cluster/election/electionstates.py` are what the handlers obey, so the page takes its
+diagrams, its lists of states and its tables of moves from there, and a test compares the two. For
+each table the page holds one pair of markers, a line each:
 
     <!-- states of the connection: begin -->
     <!-- states of the connection: end -->
@@ -23,6 +24,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from cqrepl.cluster.election import electionstates
 from cqrepl.protocol import queuelife, states
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
@@ -74,6 +76,11 @@ TABLES: Final[Mapping[str, Table]] = {
     ),
     "word that holds a queue": Table(
         moves=queuelife.HOLD_MOVES, states=queuelife.HoldState, names=queuelife.HoldMove
+    ),
+    "queue whose leader is elected": Table(
+        moves=electionstates.ELECTION_MOVES,
+        states=electionstates.ElectionState,
+        names=electionstates.ElectionMove,
     ),
 }
 
