@@ -8,7 +8,7 @@ queue has no leader until an operator promotes a host again; nothing of it is lo
 
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -35,6 +35,8 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 _logger: Final = logging.getLogger(__name__)
 _ROOM_BYTES: Final = 1 << 20
 COMES_SECONDS: Final = 2.0  # for a host that was connected a moment ago, or may be in a moment
+GRACE_SECONDS: Final = 0.2  # for all hosts to answer, where the answers of some would do
+LETS_GO_SECONDS: Final = 2.0  # the same for a host that streams the queue: it has writers to stop
 SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends nothing
 
 
@@ -80,7 +82,13 @@ class Promoter:
             ids = ", ".join(map(str, sorted(self._hosts)))
             raise ValueError(f"the id of a host ({ids}) expected, {to} came")
         own = await self._desk.tried_position(name)
-        others, declined = await self._all(name, self._others, FenceRequest(verb=FenceVerb.WHERE))
+
+        def will_do(found: _Answers) -> bool:
+            known = {self._own: own} | found.positions
+            return to in known and _is_sure(self._planned(name, to, known, found.declined))
+
+        asked = FenceRequest(verb=FenceVerb.WHERE)
+        others, declined = await self._all(name, self._others, asked, will_do)
         positions = {self._own: own} | others
         if to not in positions:
             usual = f"host {to} is not connected, or has no copy of {name!r}"
@@ -187,8 +195,16 @@ class Promoter:
         name = plan.queue
         await self._desk.promise(name, plan.epoch, self._own)
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
-        positions, declined = await self._all(name, self._others, asked)
-        await self._check_alone(name, plan.epoch, self._hosts - positions.keys())
+        own = self._desk.own_position(name)
+
+        def will_do(found: _Answers) -> bool:
+            known = found.positions | {self._own: own}
+            return _is_sure(self._planned(name, self._own, known, found.declined, planned=plan))
+
+        positions, declined = await self._all(
+            name, self._others, asked, will_do, streamer=plan.streams
+        )
+        await self._check_alone(name, plan.epoch, declined.keys())
         positions[self._own] = self._desk.own_position(name)
         begun = self._planned(name, self._own, positions, declined, planned=plan)
         begun = await self._less_compared(begun)
@@ -262,37 +278,58 @@ class Promoter:
     def _others(self) -> frozenset[int]:
         return self._hosts - {self._own}
 
-    async def _connected(self, hosts: Iterable[int]) -> list[int]:
-        """Those of them that are connected; who may just be about to be has a moment for that."""
+    async def _comes(self, host_id: int) -> bool:
+        """True once a host is connected; one that may just be about to be has a moment for that."""
         endpoint = self._host.endpoint
         with trio.move_on_after(COMES_SECONDS):
-            while any(
-                endpoint.comes_within(each, COMES_SECONDS)
-                for each in hosts
-                if each not in endpoint.connections
+            while host_id not in endpoint.connections and endpoint.comes_within(
+                host_id, COMES_SECONDS
             ):
                 await trio.sleep(LOOK_SECONDS)
-        return sorted(endpoint.connections.keys() & set(hosts))
+        return host_id in endpoint.connections
 
     async def _all(
-        self, name: str, hosts: Iterable[int], request: FenceRequest
+        self,
+        name: str,
+        hosts: Set[int],
+        request: FenceRequest,
+        will_do: "Callable[[_Answers], bool]" = lambda found: False,
+        *,
+        streamer: int = NOBODY,
     ) -> tuple[dict[int, CopyPosition], dict[int, str]]:
-        """The positions of the hosts that answer, and the reasons of connected ones that refuse."""
-        found: dict[int, CopyPosition] = {}
-        declined: dict[int, str] = {}
+        """The positions of the hosts that answer, and the reasons of connected ones that refuse.
+
+        Args:
+            will_do: true where these answers are enough. Then no host that is dead or frozen is
+                waited for.
+            streamer: a host that streams the queue, as it has just said.
+        """
+        found = _Answers(set(hosts))
 
         async def ask(host_id: int) -> None:
             try:
-                found[host_id] = await self._desk.position(host_id, name, request)
+                if await self._comes(host_id):
+                    found.positions[host_id] = await self._desk.position(host_id, name, request)
             except NetError as error:
                 _logger.warning("queue %r: host %d is left out: %s", name, host_id, error)
                 if isinstance(error, Refused):
-                    declined[host_id] = str(error)
+                    found.declined[host_id] = str(error)
+            found.left.discard(host_id)
+            found.news.set()
 
         async with trio.open_nursery() as nursery:
-            for host_id in await self._connected(hosts):
+            began = trio.current_time()
+            for host_id in sorted(hosts):
                 nursery.start_soon(ask, host_id)
-        return dict(sorted(found.items())), declined
+            with trio.move_on_at(began + GRACE_SECONDS):
+                await found.until(lambda: not found.left)
+            with trio.move_on_at(began + LETS_GO_SECONDS):
+                await found.until(lambda: streamer not in found.left)
+            await found.until(lambda: not found.left or will_do(found))
+            nursery.cancel_scope.cancel()
+        for host_id in sorted(found.left):
+            _logger.info("queue %r: host %d has not answered, and need not", name, host_id)
+        return dict(sorted(found.positions.items())), found.declined
 
     async def _take(self, queue: SinkQueue, lacks: CopyStretch, history: History) -> None:
         """Takes what another copy, of this history, has and this one lacks."""
@@ -325,6 +362,29 @@ class Promoter:
                     raise Refused(f"host {lacks.host}: {value}")
         if queue.next_index != lacks.end:
             raise Refused(f"host {lacks.host} sends less than it has")
+
+
+class _Answers:
+    """The answers to one question, as they come.
+
+    Attributes:
+        left: hosts that have not answered, and may.
+        positions: by hosts that have.
+        declined: the reasons of hosts that refuse.
+        news: is set when there is more of it.
+    """
+
+    def __init__(self, left: set[int]) -> None:
+        self.left = left
+        self.positions: dict[int, CopyPosition] = {}
+        self.declined: dict[int, str] = {}
+        self.news = trio.Event()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Waits until something is so; it is looked at with each answer."""
+        while not is_so():
+            await self.news.wait()
+            self.news = trio.Event()
 
 
 class _Taken:
@@ -394,6 +454,11 @@ def _check_room(path: Path, name: str) -> None:
                 f"queue {name!r}: nothing can be written to {path}: {error.strerror}; nothing was"
                 " changed"
             ) from error
+
+
+def _is_sure(plan: Promotion) -> bool:
+    """True where no operator has to accept a loss, and nothing keeps it from being done."""
+    return not (plan.refusal or plan.is_risky)
 
 
 def _check(plan: Promotion, *, accept_loss: bool) -> None:

@@ -93,6 +93,7 @@ class Promotion:
         unsure: those of them that answer, and may lack some of what was safe for all that.
         last: the one that led last, as all that answer know; 0 where they do not agree.
         history: of what comes before the epoch.
+        streams: another host that streams the queue, as it says before it promises; 0: none.
     """
 
     queue: str
@@ -118,6 +119,7 @@ class Promotion:
     unproved: Index | None = None
     farthest: int = NOBODY
     uncompared: tuple[CopyStretch, ...] = ()
+    streams: int = NOBODY
 
     @property
     def is_risky(self) -> bool:
@@ -245,8 +247,8 @@ def plan_promotion(
         declined: hosts that answer, and do not promise, and why.
         planned: what was before the copies promised it.
     """
-    latest = max(positions.values(), key=lambda each: each.epochs.promised).epochs
-    epoch = latest.promised + 1 if planned is None else planned.epoch
+    heard = max(each.epochs.promised for each in positions.values())
+    epoch = heard + 1 if planned is None else planned.epoch
     was, led = _who_led(positions, master) if planned is None else (planned.was, planned.led)
     positions, cannot = _who_can_promise(to, positions)
     declined = {**declined, **cannot}
@@ -260,15 +262,11 @@ def plan_promotion(
     may_lose = any(len(positions.keys() - {each}) < needed for each in away)
     last = _last_leader(to, hosts, positions, master, planned)
     majority = _majority(hosts, positions, last, acks)
-    # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
-    # and so is one that others have promised not to follow, for a host that has not begun to lead
-    is_alone = not any(each.is_source for host, each in positions.items() if host != to)
-    leads = is_alone and own.epochs.promised == latest.promised and _leads(to, positions)
-    refusal = _cannot_lead(to, leads=leads, has_tail=tails[to] is not None, heard=latest.promised)
     lacks = own.next_index < start
     unproved = _unproved(own, positions[best]) if lacks else None
+    refusal = _cannot_lead(to, positions, heard=heard, has_tail=tails[to] is not None)
     refusal = refusal or _cannot_be_taken(unproved, best, positions, tails)
-    refusal = refusal or _cannot_be_written(to, own, lacks=lacks, is_led=not is_alone)
+    refusal = refusal or _cannot_be_written(to, positions, lacks=lacks)
     return Promotion(
         queue=queue,
         epoch=epoch,
@@ -293,7 +291,13 @@ def plan_promotion(
         unproved=unproved,
         farthest=best,
         uncompared=_uncompared(to, best, positions),
+        streams=planned.streams if planned else _streams(to, positions),
     )
+
+
+def _streams(to: int, positions: Mapping[int, CopyPosition]) -> int:
+    """Another host than the one that is to lead that streams the queue; 0 for none."""
+    return next((host for host, each in positions.items() if each.is_source and host != to), NOBODY)
 
 
 def _leads(to: int, positions: Mapping[int, CopyPosition]) -> bool:
@@ -307,10 +311,15 @@ def _leads(to: int, positions: Mapping[int, CopyPosition]) -> bool:
     return not number or {each.promised_to for each in promised if each.promised == number} == {to}
 
 
-def _cannot_lead(to: int, *, leads: bool, has_tail: bool, heard: int) -> str:
+def _cannot_lead(
+    to: int, positions: Mapping[int, CopyPosition], *, heard: int, has_tail: bool
+) -> str:
     """The reason why a host begins no epoch after the latest one that was heard of; empty where it
     does."""
-    if leads:
+    # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
+    # and so is one that others have promised not to follow, for a host that has not begun to lead
+    is_alone = _streams(to, positions) == NOBODY
+    if is_alone and positions[to].epochs.promised == heard and _leads(to, positions):
         return f"host {to} leads it already"
     if has_tail:
         return f"host {to} has excerpts that are not the queue's: it follows first"
@@ -540,20 +549,18 @@ def _of(
     return tuple((host, declined[host]) for host in sorted(declined.keys() - positions.keys()))
 
 
-def _cannot_be_written(to: int, own: CopyPosition, *, lacks: bool, is_led: bool) -> str:
+def _cannot_be_written(to: int, positions: Mapping[int, CopyPosition], *, lacks: bool) -> str:
     """The reason why a host whose copy is to lead could not write it; empty where it can, or may.
-
-    Args:
-        is_led: the leader is there, and offers the queue again and again: so the trouble is known
-            to be there still. Else it may have passed meanwhile.
-    """
+    Where the leader is there, it offers the queue again and again: so the trouble is known to be
+    there still. Else it may have passed meanwhile."""
+    own = positions[to]
     if own.held:
         return f"host {to}: {own.held}"
     if own.unwritable:
         return f"host {to} can note no promise: {own.unwritable}"
     if lacks and not own.is_there:
         return f"host {to}: it was never taken in there: it follows first"
-    if own.trouble and is_led:
+    if own.trouble and _streams(to, positions) != NOBODY:
         return f"host {to} cannot write its copy: {own.trouble}"
     return ""
 

@@ -139,11 +139,12 @@ async def test_a_copy_that_puts_aside_what_differs_promises_afterwards(
             await gate.reached()
             nursery.start_soon(promote_to, cluster, 2, done)
             await eventually(lambda: load_epochs(cluster.at(1)).promised == 1)
-            await trio.sleep(0.1)
+            await eventually(lambda: bool(done))  # the answers of the others do
             gate.open()
             await promises.reached()
             promises.open()
-        assert [(each.fenced, each.declined) for each in done] == [((1, 3), ())]
+        assert [(each.fenced, each.unreached) for each in done] == [((1,), (3,))]
+        await eventually(lambda: load_epochs(cluster.at(3)).promised == 1)
         assert not copy.life.is_paused
         await all_follow(cluster, 2, 14)
         (folder,) = (cluster.at(3) / "quarantine").iterdir()
@@ -211,10 +212,10 @@ async def test_a_copy_that_is_still_being_compared_promises_then(
         done: list[Promotion] = []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(promote_to, cluster, 2, done)
-            await eventually(lambda: load_epochs(cluster.at(1)).promised == 1)
-            await trio.sleep(0.1)
+            await eventually(lambda: bool(done))  # the answers of the others do
             gate.open()
-        assert [each.fenced for each in done] == [(1, 3)]
+        assert [(each.fenced, each.unreached) for each in done] == [((1,), (3,))]
+        await eventually(lambda: load_epochs(cluster.at(3)).promised == 1)
         await all_follow(cluster, 2, 10)
 
 

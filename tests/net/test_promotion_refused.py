@@ -1,13 +1,17 @@
 """A promotion that could not be done is refused before any host is asked for a promise."""
 
+import math
 import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
+from cqrepl.cluster import fencedesk
+from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.cluster.promotion import Promotion
 from cqrepl.net.errors import Refused
 from cqrepl.queue import Queue
@@ -178,18 +182,53 @@ async def test_a_host_whose_connection_has_just_gone_is_waited_for(tmp_path: Pat
     """It is there, and dials again; and so is each other one for a host that has just begun. One
     that has ended in order is not."""
     async with three_hosts(tmp_path) as cluster:
+        await cluster.stop(1)
         cluster.hosts[3].endpoint.renew("for a test")
         await eventually(lambda: 3 not in cluster.hosts[2].endpoint.connections)
         plan = await cluster.hosts[2].leaders.plan("q", 2)
-        assert (plan.fenced, plan.unreached) == ((1, 3), ())
+        assert (plan.fenced, plan.unreached) == ((3,), (1,))
         await cluster.stop(2)
         await cluster.start(2)
         plan = await cluster.hosts[2].leaders.plan("q", 2)
-        assert (plan.fenced, plan.unreached) == ((1, 3), ())
+        assert (plan.fenced, plan.unreached) == ((3,), (1,))
         await cluster.stop(3)
         await eventually(lambda: 3 not in cluster.hosts[2].endpoint.connections)
         plan = await cluster.hosts[2].leaders.plan("q", 2)
-        assert (plan.fenced, plan.unreached) == ((1,), (3,))
+        assert (plan.fenced, plan.unreached, plan.is_risky) == ((), (1, 3), True)
+
+
+async def test_a_host_that_is_not_needed_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen one: it stays connected, and answers neither the plan nor the promotion. It is
+    announced to, and follows once it goes on."""
+    tried, promise = FenceDesk.tried_position, FenceDesk.promise
+    goes_on = trio.Event()
+
+    async def frozen(desk: FenceDesk, *given: Any) -> Any:
+        if desk in frozen_desks:
+            await goes_on.wait()
+        return await tried(desk, *given)
+
+    async def frozen_promise(desk: FenceDesk, *given: Any) -> None:
+        if desk in frozen_desks:
+            await goes_on.wait()
+        await promise(desk, *given)
+
+    monkeypatch.setattr(FenceDesk, "tried_position", frozen)
+    monkeypatch.setattr(FenceDesk, "promise", frozen_promise)
+    monkeypatch.setattr(fencedesk, "ASK_SECONDS", math.inf)
+    async with three_hosts(tmp_path) as cluster:
+        frozen_desks = {cluster.hosts[3].leaders._desk}
+        plan = await cluster.hosts[2].leaders.plan("q", 2)
+        assert (plan.fenced, plan.unreached, plan.is_risky) == ((1,), (3,), False)
+        done = await cluster.hosts[2].leaders.promote("q")
+        assert (done.fenced, done.unreached) == ((1,), (3,))
+        assert load_epochs(cluster.at(3)).promised == 0
+        goes_on.set()
+        await eventually(lambda: load_epochs(cluster.at(3)).promised == 1)
+        more_excerpts(cluster.at(2), 10, 2)
+        await cluster.follow(2)
 
 
 async def test_many_plans_at_once_each_find_a_disk_that_takes_a_promise(tmp_path: Path) -> None:
