@@ -112,11 +112,17 @@ class Checkpoints(Protocol):
         """The newest one whose index is not above that of `to`, None for any; what is above, or is
         damaged, is put aside. None where there is none."""
 
-    def is_due(self, index: int, committed: int) -> bool:
+    def is_due(self, index: int, committed: int, records: int) -> bool:
         """True when a state is to be saved at this next index, or one that was saved can be given
-        its name."""
+        its name.
 
-    def save(self, pos: LogPos, committed: int, snapshot: Callable[[BinaryIO], None]) -> None:
+        Args:
+            records: the number of excerpts that the feed has applied.
+        """
+
+    def save(
+        self, pos: LogPos, committed: int, records: int, snapshot: Callable[[BinaryIO], None]
+    ) -> None:
         """Does so. What is above `committed` gets no name yet."""
 
     async def fetch(self, name: str, to: LogPos | None) -> Saved | None:
@@ -154,6 +160,7 @@ class FollowFeed:
         position: of the state that the service has.
         fault: the error that has ended the feed; None while it runs.
         rewinds: so often the state went back.
+        records: so many excerpts were applied, in this run.
     """
 
     def __init__(
@@ -176,6 +183,7 @@ class FollowFeed:
         self._checked = NOTHING  # so far it is, as of the last such look
         self._trouble = ""
         self.rewinds = 0
+        self.records = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -367,20 +375,19 @@ class FollowFeed:
             if batch is None:
                 break
             self._apply(tailer, batch)
-        else:
-            return _Step(has_more=True, word=None)
-        if self._checks:
+        if self._checks and batch is None:
             tailer.check_cut()
             self._checks, self._checked = False, self.position.index - 1
         if self._checkpoints is not None:
             committed = self.committed()
-            if self._checkpoints.is_due(self.position.index, committed):
+            if self._checkpoints.is_due(self.position.index, committed, self.records):
                 self._save(self._checkpoints, committed)
-        return _Step(has_more=False, word=tailer.watched())
+        return _Step(batch is not None, tailer.watched() if batch is None else None)
 
     def _apply(self, tailer: Tailer, batch: ExcerptBatch) -> None:
         assert batch.index_first >= self.position.index
         self._call(partial(self._follower.apply, batch, self.committed()))
+        self.records += len(batch)
         self.position = LogPos(self.position.epoch, Index(batch.index_last + 1))
         tailer.check_cut()  # else a source would be told of what it never had
         with suppress(Refused):  # this host leads
@@ -402,7 +409,8 @@ class FollowFeed:
 
     def _save(self, checkpoints: Checkpoints, committed: int) -> None:
         pos = self._at()
-        self._call(partial(checkpoints.save, pos, committed, self._follower.snapshot))
+        snapshot = self._follower.snapshot
+        self._call(partial(checkpoints.save, pos, committed, self.records, snapshot))
 
     def _at(self) -> LogPos:
         """The position with the epoch of the copy, as it is on the disk."""

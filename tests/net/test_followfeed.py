@@ -1,11 +1,6 @@
 """A service has the state of its queue on each host, and goes back where the queue was cut."""
 
-import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 import trio
@@ -17,61 +12,15 @@ from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.logpos import LogPos, is_on, position_at
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.replicator.followfeed import FollowFeed, ServiceFailed
+from tests.support.ledgers import Ledger, Place, fed
 from tests.support.promotions import cluster
 from tests.support.replicas import eventually, more_excerpts
-from tests.support.samples import NOON_MS, Excerpts, fill, noon_index, read
-
-
-@dataclass
-class Ledger:
-    """The service of these tests: it keeps all that it was given."""
-
-    held: Excerpts = field(default_factory=list)
-    committed: list[int] = field(default_factory=list)
-
-    def apply(self, batch: ExcerptBatch, committed: int) -> None:
-        self.held += [(index, bytes(data)) for index, data in batch]
-        self.committed.append(committed)
-
-    def snapshot(self, out: BinaryIO) -> None:
-        for index, data in self.held:
-            out.write(struct.pack("<QI", index, len(data)) + data)
-
-    def restore(self, source: BinaryIO, at: LogPos) -> None:
-        self.held = []
-        while head := source.read(12):
-            index, length = struct.unpack("<QI", head)
-            self.held.append((index, source.read(length)))
+from tests.support.samples import NOON_MS, fill, noon_index, read
 
 
 class Failing(Ledger):
     def apply(self, batch: ExcerptBatch, committed: int) -> None:
         raise ZeroDivisionError("a mistake of the service")
-
-
-class Place:
-    """A queue of no host, as a feed has it of one."""
-
-    name = "a"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.told: list[int] = []
-
-    def committed_here(self) -> None:
-        return None
-
-    def applied(self, index: int) -> None:
-        self.told.append(index)
-
-
-@asynccontextmanager
-async def fed(path: Path) -> AsyncIterator[tuple[FollowFeed, Ledger, Place]]:
-    ledger, place = Ledger(), Place(path)
-    feed = FollowFeed(place, ledger)
-    with trio.fail_after(60):
-        async with feed.running():
-            yield feed, ledger, place
 
 
 def test_positions_are_ordered_and_have_the_epoch_of_what_is_before_them() -> None:

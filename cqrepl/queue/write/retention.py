@@ -7,6 +7,8 @@ do not, in words for people:
     newest      it is below the last cycle with excerpts, where writers stand, and below the number
                 of cycles, and the moment, that the caller wants kept
     closed      it has its end-of-file mark: no writer appends to it any more
+    saved       where a service keeps state that the queue made (`files.checkpointfile`), the older
+                one of its checkpoints on this host stands in a higher cycle, as it is read back
     passed      every named tailer, every registered reader, and the replication stand in a higher
                 cycle: each known host to which the queue was ever sent, and the queue's own mark,
                 which is that of the fastest (by the index that was acknowledged; by that sent,
@@ -31,6 +33,7 @@ from typing import Final
 
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
+from cqrepl.queue.files.checkpointfile import passed_by_checkpoints
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, ChronicleMarks
 from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
@@ -77,11 +80,15 @@ class Policy:
         cycles_min: keep so many of the newest cycles; the last one with excerpts always stays.
         keep_from_ms: keep every cycle that ends behind this moment (milliseconds since 1970).
         forgotten: hosts that hold nothing, and are not known any more once files are deleted.
+        members: hosts that have to have passed a cycle; one that has said nothing yet holds all.
+        keep_from: keep this cycle and all above; None: none for that.
     """
 
     cycles_min: int = 1
     keep_from_ms: int | None = None
     forgotten: frozenset[int] = frozenset()
+    members: frozenset[int] = frozenset()
+    keep_from: Cycle | None = None
 
 
 def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
@@ -93,13 +100,17 @@ def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
     listed = cycles.listing()
     readers, keys = _readers(cycles)
     hosts = list(_hosts(cycles, keys, policy.forgotten))
-    positions = readers + hosts
+    positions = readers + hosts + _unheard(cycles, keys, policy.members)
+    saved = passed_by_checkpoints(cycles.path)
     late = set(late_cycles(cycles, keys)) if hosts else set()
     last = next((one for one in reversed(listed) if count_in(cycles, one, 1)), None)
     verdicts: list[FileVerdict] = []
     for nth, cycle in enumerate(listed):
         reasons = list(_kept_by_policy(cycles, policy, cycle, len(listed) - nth, last))
         reasons += _not_passed(cycles, positions, cycle)
+        if saved is not None and cycle_of(saved, cycles.shift) <= cycle:
+            at = f"is at {format_index(saved)}" if saved else "is not there, or cannot be read"
+            reasons.append(f"the older checkpoint of its service {at}")
         if cycle in late:
             reasons.append("it came after later ones were sent: no host has it")
         if not cycles.has_ended(cycle):
@@ -211,6 +222,14 @@ def _hosts(
             yield f"host {host}, sent,", max(at, NEXT_OF_EMPTY)
 
 
+def _unheard(
+    cycles: Cycles, keys: Mapping[str, int], members: frozenset[int]
+) -> list[tuple[str, int]]:
+    """The members of which no mark is known."""
+    known = marks_of(keys, read_slots(cycles.table_path.parent)) if members else {}
+    return [(f"host {each}, never heard of,", NEXT_OF_EMPTY) for each in members - known.keys()]
+
+
 def _kept_by_policy(
     cycles: Cycles, policy: Policy, cycle: Cycle, newest: int, last: int | None
 ) -> Iterator[str]:
@@ -221,6 +240,8 @@ def _kept_by_policy(
         yield f"it is one of the newest {policy.cycles_min}"
     if policy.keep_from_ms is not None and cycles.ends_ms(cycle) > policy.keep_from_ms:
         yield "it is not old enough"
+    if policy.keep_from is not None and cycle >= policy.keep_from:
+        yield "the host that leads has it"
 
 
 def _not_passed(cycles: Cycles, positions: list[tuple[str, int]], cycle: Cycle) -> Iterator[str]:

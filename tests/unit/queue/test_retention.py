@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueError, QueueLocked
+from cqrepl.queue.files.checkpointfile import give_name, write_part
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
 from cqrepl.queue.files.keptmarks import HostLevels
 from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.markslots import MarkLevel
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.format.index import Cycle
+from cqrepl.queue.format.logpos import LogPos
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.namedtailer import NamedPosition
 from cqrepl.queue.read.registration import Readers, registered_readers
@@ -285,3 +288,27 @@ def test_a_writer_that_holds_its_lock_is_waited_for(
     with pytest.raises(QueueLocked):
         remove(cycles_of(path), ALL)
     assert len(list(path.glob("*.cq4"))) == 5
+
+
+def test_a_member_that_was_never_heard_of_holds_everything(path: Path, written: Excerpts) -> None:
+    verdicts = plan(cycles_of(path), Policy(members=frozenset({2})))
+    assert aheads(verdicts) == []
+    assert "host 2, never heard of, is at the start" in str(verdicts[0])
+
+
+def test_a_host_that_follows_keeps_what_its_leader_has(path: Path, written: Excerpts) -> None:
+    noon = by_name("FAST_DAILY").cycle_at(NOON_MS, 0)
+    verdicts = plan(cycles_of(path), Policy(keep_from=Cycle(noon + 2)))
+    assert aheads(verdicts) == [0, 1]
+    assert "the host that leads has it" in str(verdicts[2])
+
+
+def test_files_of_a_service_wait_for_its_older_checkpoint(path: Path, written: Excerpts) -> None:
+    folder = path / "snapshots"
+    folder.mkdir()
+    told = "the older checkpoint of its service is not there, or cannot be read"
+    assert told in str(plan(cycles_of(path), ALL)[0])
+    for ahead, gone in ((1, []), (2, [0]), (4, [0, 1])):
+        pos = LogPos(0, noon_index(ahead=ahead, sequence=1))
+        give_name(write_part(folder, "g0", pos, lambda out: None))
+        assert aheads(plan(cycles_of(path), ALL)) == gone
