@@ -52,6 +52,10 @@ class Surroundings:
     monotonic_ns: Callable[[], int] = staticmethod(time.monotonic_ns)
     monotonic: Callable[[], float] = staticmethod(time.monotonic)
 
+    def boottime(self) -> float:
+        """Seconds by a clock that no person sets, and that goes on while the machine sleeps."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
     def is_alive(self, process: int) -> bool | None:
         """True when there is a process of this id; None: the system knows."""
         return None

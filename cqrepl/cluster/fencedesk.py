@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -38,6 +38,7 @@ from cqrepl.protocol.capabilities import ENDED_CAPABILITY
 from cqrepl.protocol.messages.fences import (
     POSITION,
     CopyPosition,
+    FenceBy,
     FenceRequest,
     FenceVerb,
 )
@@ -66,6 +67,16 @@ _logger: Final = logging.getLogger(__name__)
 Lead = Callable[[str, int], Awaitable[object]]
 
 
+class Elections(Protocol):
+    """The elections of a host."""
+
+    def refusal(self, name: str, candidate: int) -> str:
+        """The reason why a host gets no promise of a queue by election; empty where it does."""
+
+    def hears_leader(self, name: str) -> bool:
+        """True while this host hears a leader of a queue."""
+
+
 class FenceDesk:
     """A program on the connections of a host of a cluster, beside those of the user."""
 
@@ -82,6 +93,7 @@ class FenceDesk:
         self._announced: set[tuple[int, str, int]] = set()  # those that are being announced
         self._has_news = trio.Event()
         self._to_lead: Counter[str] = Counter()  # requests to lead that are answered, by queue
+        self.elections: Elections | None = None  # of a host that elects
         self.lead: Lead  # makes this host the leader, in place of the host that asks
 
     async def connected(self, link: LinkView) -> None:
@@ -307,10 +319,14 @@ class FenceDesk:
             asked.give(path)
             return
         if request.verb is FenceVerb.FENCE:
+            if request.by is FenceBy.ELECTION:
+                self.check_hears_none(name, asked.leader)
             await self.promise(name, request.epoch, asked.leader)
             position = self.own_position(name)
         else:
             position = await self.tried_position(name, Index(request.first))
+        if self.elections is not None and self.elections.hears_leader(name):
+            position = replace(position, hears=True)
         asked.tell(position)
 
     async def tried_position(self, name: str, first: Index = NEXT_OF_EMPTY) -> CopyPosition:
@@ -376,6 +392,17 @@ class FenceDesk:
             is_source=True,
             unproved=streamed.disk.unproved_from,
         )
+
+    def check_hears_none(self, name: str, candidate: int) -> None:
+        """Does nothing where a host may be elected as the leader of a queue, as far as this host
+        knows.
+
+        Raises:
+            Refused: this host hears another leader.
+        """
+        why = "" if self.elections is None else self.elections.refusal(name, candidate)
+        if why:
+            raise Refused(f"queue {name!r}: {why}")
 
     async def promise(self, name: str, epoch: int, leader: int) -> None:
         """Nothing is taken from a lower epoch from now on, and nothing is streamed from here until

@@ -24,7 +24,7 @@ from cqrepl.cluster.promotion import NOBODY, CopyStretch, Promotion, differing, 
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.threads import in_thread
-from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
+from cqrepl.protocol.messages.fences import CopyPosition, FenceBy, FenceRequest, FenceVerb
 from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
 from cqrepl.queue import ExcerptBatch, Queue, QueueError
 from cqrepl.queue.format.epochs import Epoch, History, promised_otherwise
@@ -151,12 +151,15 @@ class Promoter:
         asked = FenceRequest(verb=FenceVerb.WHERE, first=first)
         return (await self._desk.position(host_id, name, asked)).chain
 
-    async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
+    async def promote(
+        self, name: str, *, accept_loss: bool = False, by: FenceBy = FenceBy.OPERATOR
+    ) -> Promotion:
         """Makes this host the leader; what has come of it.
 
         Args:
             accept_loss: also where too few copies answer, for all that was safe, or to be the only
                 one.
+            by: whose word that is; by an election, hosts that hear a leader refuse their promises.
 
         Raises:
             ValueError: there is no such queue.
@@ -164,10 +167,15 @@ class Promoter:
             QueueError, OSError: this host's copy cannot be written, or the promise not be kept.
         """
         async with self.turn(name):
-            return await self.promote_in_turn(name, accept_loss=accept_loss)
+            return await self.promote_in_turn(name, accept_loss=accept_loss, by=by)
 
     async def promote_in_turn(
-        self, name: str, *, accept_loss: bool = False, giver: int = NOBODY
+        self,
+        name: str,
+        *,
+        accept_loss: bool = False,
+        giver: int = NOBODY,
+        by: FenceBy = FenceBy.OPERATOR,
     ) -> Promotion:
         """The same, for a caller that holds the turn.
 
@@ -185,16 +193,18 @@ class Promoter:
             if giver != NOBODY:
                 asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
                 await self._desk.position(giver, name, asked)
-            begun = await self._lead(plan, accept_loss=accept_loss)
+            begun = await self._lead(plan, accept_loss=accept_loss, by=by)
         self.announce(name)  # who could not promise may be able to now
         return begun
 
-    async def _lead(self, plan: Promotion, *, accept_loss: bool) -> Promotion:
+    async def _lead(self, plan: Promotion, *, accept_loss: bool, by: FenceBy) -> Promotion:
         """Has the hosts that answer promise the epoch of a plan, and begins it; what has come of
         it. Raises as `promote`."""
         name = plan.queue
+        if by is FenceBy.ELECTION:
+            self._desk.check_hears_none(name, self._own)
         await self._desk.promise(name, plan.epoch, self._own)
-        asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
+        asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch, by=by)
         own = self._desk.own_position(name)
 
         def will_do(found: _Answers) -> bool:

@@ -26,6 +26,7 @@ from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, check_policy, 
 from cqrepl.protocol.programfault import Contained
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.format.index import INDEX_MAX, format_index
+from cqrepl.replicator.leadlease import LeadLease
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded, Wanted, named_hosts
 from cqrepl.surroundings import is_no_thread, surroundings
 
@@ -162,6 +163,7 @@ class Leading:
         self.on_step_down: Callable[[], None] = lambda: None
         self.role_changed: Callable[[], None] = lambda: None  # called in order, in any thread
         self.hindrances: Callable[[AckPolicy], Sequence[str]] = lambda policy: ()
+        self.lease: LeadLease | None = None  # by an election
         self._path = path
         self._board = board
         self._guard = threading.Lock()  # of the next three
@@ -409,6 +411,27 @@ class Leading:
         with self._guard:
             last = self._open().last_index()
         return commit_index(policy or self.policy, marks, NOTHING if last is None else last)
+
+    def may_read(self) -> bool:
+        """True while what this host reads of its own state is what was written last: it leads, and
+        under an election no other host can lead by now. Without an election, copies that have
+        promised another host keep it from appending, and not from reading. It is asked before the
+        state is read, never after."""
+        return not self.has_stepped_down and (self.lease is None or self.lease.holds())
+
+    async def read_index(self, policy: AckPolicy | None = None) -> int:
+        """The index up to which a consistent read has to have seen the queue, as `commit_index` has
+        it. Where the lease is over the members are asked once more first.
+
+        Raises:
+            SteppedDown: this host leads no longer, or too few members answer.
+            QueueError, OSError: the queue cannot be read.
+        """
+        self.check_leads()
+        if self.lease is not None and not self.lease.holds() and not await self.lease.renewed():
+            self.check_leads()
+            raise self._stepped_down("too few members have answered that they hear this host")
+        return self.commit_index(policy)
 
     def safe_index(self) -> int:
         """The index up to which the queue's own policy calls safe what hosts have, however long the

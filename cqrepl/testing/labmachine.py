@@ -308,6 +308,9 @@ class Process(Surroundings):
         self._asked()
         return trio.current_time() + self._slept_s
 
+    def boottime(self) -> float:
+        return self.monotonic()
+
     def processor_seconds(self) -> float:
         return self.monotonic()
 

@@ -41,11 +41,22 @@ class HostElections:
         now: float,
         chance: Callable[[float, float], float],
     ) -> None:
-        self.queues: Final = {n: QueueElection(each, now, chance) for n, each in electors.items()}
+        self.queues: Final[dict[str, QueueElection]] = {}
+        self._chance = chance
         self._elects: dict[int, bool] = {}  # what is known of members, connected or not
         self._connected: set[int] = set()
         self._number = 0
         self._sent: dict[int, dict[int, float]] = {}  # by member: when each number was said
+        self.set_queues(electors, now)
+
+    def set_queues(self, electors: Mapping[str, Electors], now: float) -> None:
+        """These are the queues from now on; those that were there before go on."""
+        for name in self.queues.keys() - electors.keys():
+            del self.queues[name]
+        for name, each in electors.items():
+            if name not in self.queues:
+                self.queues[name] = QueueElection(each, now, self._chance)
+        self._changed(now)
 
     @property
     def cannot_elect(self) -> list[int]:

@@ -24,6 +24,8 @@ from wire import Reader, WireError, Writer
 POSITION: Final = "position"
 _FIELDS: Final = ("epoch", "first", "end")
 _CHAIN: Final = "chain"
+_BY: Final = "by"
+_HEARS: Final = "hears"
 _UNPROVED: Final = "unproved"
 _TEXTS: Final = ("held", "trouble", "unwritable")
 
@@ -37,6 +39,13 @@ class FenceVerb(StrEnum):
     LEAD = "lead"
 
 
+class FenceBy(StrEnum):
+    """The word by which a host is to lead."""
+
+    OPERATOR = "operator"  # or a reloaded file's, or that of the host which leads
+    ELECTION = "election"  # a member that hears a leader refuses that
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceRequest:
     """One request.
@@ -46,6 +55,7 @@ class FenceRequest:
         first, end: the first index that is to be sent, and the one behind the last; `where`: the
             index before which the chain is asked for.
         chain: over what the host that asks has of the cycle before `first`; none for nothing.
+        by: of `fence`.
     """
 
     verb: FenceVerb
@@ -53,6 +63,7 @@ class FenceRequest:
     first: int = 0
     end: int = 0
     chain: bytes = b""
+    by: FenceBy = FenceBy.OPERATOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,7 @@ class CopyPosition:
         unproved: from where on a power cut may have torn what it holds; None: all is whole.
         chain: over what it has of the cycle before the index that was asked for; none where no
             index was asked for, or the host cannot tell the chain.
+        hears: its host hears a leader, so it promises nothing by election.
     """
 
     next_index: Index
@@ -81,6 +93,7 @@ class CopyPosition:
     unwritable: str = ""
     unproved: Index | None = None
     chain: bytes = b""
+    hears: bool = False
 
 
 def write_request(writer: Writer, request: FenceRequest) -> None:
@@ -92,6 +105,9 @@ def write_request(writer: Writer, request: FenceRequest) -> None:
         writer.integer(getattr(request, name))
     writer.name(_CHAIN)
     writer.text(request.chain.hex())
+    if request.by is not FenceBy.OPERATOR:
+        writer.name(_BY)
+        writer.text(request.by)
 
 
 def read_request(fields: Mapping[str, Reader]) -> FenceRequest:
@@ -104,9 +120,10 @@ def read_request(fields: Mapping[str, Reader]) -> FenceRequest:
         numbers = {name: fields[name].read_int() for name in _FIELDS}
         verb = FenceVerb(fields["do"].read_text() or "")
         chain = bytes.fromhex(fields[_CHAIN].read_text() or "")
+        by = FenceBy(_text(fields, _BY) or FenceBy.OPERATOR)
     except (KeyError, ValueError) as error:
         raise WireError(f"a request about who is to lead expected: {error!r}") from error
-    return FenceRequest(verb=verb, chain=chain, **numbers)
+    return FenceRequest(verb=verb, chain=chain, by=by, **numbers)
 
 
 def write_position(position: CopyPosition) -> bytes:
@@ -126,6 +143,9 @@ def write_position(position: CopyPosition) -> bytes:
             if not position.is_there:
                 writer.name("there")
                 writer.boolean(False)
+            if position.hears:
+                writer.name(_HEARS)
+                writer.boolean(True)
             for name in _TEXTS:
                 if text := getattr(position, name):
                     writer.name(name)
@@ -161,6 +181,7 @@ def read_position(reader: Reader) -> CopyPosition:
             next_index=end,
             epochs=epochs,
             is_source=fields["source"].read_bool(),
+            hears=_HEARS in fields and fields[_HEARS].read_bool(),
             is_there="there" not in fields or fields["there"].read_bool(),
             **{name: _text(fields, name) for name in _TEXTS},
             unproved=Index(fields[_UNPROVED].read_int()) if _UNPROVED in fields else None,
