@@ -338,7 +338,7 @@ class Host:
         passed_on = relays_of(settings)
         sources = {name: path for name, path in sources.items() if name not in passed_on}
         epochs = {name: self._kept_epochs(path) for name, path in {**sources, **sinks}.items()}
-        if settings.sink.masters:
+        if settings.sink.masters and not settings.awaits_leader:
             sources, sinks = by_epochs(sources, sinks, epochs, settings.protocol.host_id)
         self._place(settings, sources, sinks, removed)
         await self._claim.take([*self._paths.values(), *sources.values(), *sinks.values()])
@@ -530,7 +530,9 @@ class Host:
         programs = list(self._programs)
         epochs = {each: self._kept_epochs(path) for each, path in {**from_here, **to_here}.items()}
         if settings.sink.masters:  # a host of a cluster: others may lead than its file says
-            from_here, to_here = by_epochs(from_here, to_here, epochs, settings.protocol.host_id)
+            if not settings.awaits_leader:
+                own_id = settings.protocol.host_id
+                from_here, to_here = by_epochs(from_here, to_here, epochs, own_id)
             desk = FenceDesk(self)
             self._promoter = Promoter(self, desk)
             programs.insert(0, desk)

@@ -65,7 +65,8 @@ class LateRoles:
             self._host.sink.changed.set()
             return False
         now = queue.epochs.now
-        if now.promised and now.may_lead(self._own):
+        leads = now.promised and now.may_lead(self._own)
+        if leads and not self._host.settings.awaits_leader:
             _logger.info("queue %r: this host leads it, in epoch %d", name, now.promised)
             await self._host.direction.stream_led(queue)
             self._desk.announce(name)

@@ -94,6 +94,8 @@ class MasterChanges:
             Refused: it stays as it is, and why; or which host it is promised to.
             QueueError, OSError: as `Promoter.promote`.
         """
+        if self._host.settings.awaits_leader:
+            return ""  # an election says who leads
         queue = self._host.source.queues.get(name) or self._host.sink.queues[name]
         known, leads = queue.epochs.now, self._leads(name)
         is_promised = bool(known.promised) and known.promised_to == now

@@ -242,7 +242,7 @@ def plan_promotion(
         hosts: all of the cluster.
         positions: what those say that answer.
         master: the host that leads where there never was an epoch, and no copy knows which host has
-            streamed the queue.
+            streamed the queue; 0: no host has.
         acks: the number of copies that a write waited for, at least 1.
         declined: hosts that answer, and do not promise, and why.
         planned: what was before the copies promised it.
@@ -474,7 +474,7 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
         if each.epochs.promised > number and each.epochs.promised_to not in positions
     }
     was = unsure[max(unsure)] if unsure else leader
-    return was, frozenset({leader, *rivals, *unsure.values()})
+    return was, frozenset({leader, *rivals, *unsure.values()}) - {NOBODY}
 
 
 def _streamed(positions: Mapping[int, CopyPosition], master: int) -> set[int]:

@@ -13,6 +13,7 @@ from cqrepl.config.keys import PROCESS
 from cqrepl.config.yamltree import shown
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
+from cqrepl.replicator.settings import NO_HOST
 from wire.text.terminal import one_line
 
 Options = Mapping[str, object]  # as `cli.options.cluster_options` has them
@@ -130,7 +131,7 @@ def _lines(
     for queue in config.queues.values():
         asks = "acknowledged" if queue.acknowledge else "not acknowledged"
         if plan is None:
-            yield f"queue {queue.name}  from host {queue.master_id}  {asks}"
+            yield f"queue {queue.name}  from {_giver(queue.master_id)}  {asks}"
         elif queue.name in plan.passed_on:
             place, giver = plan.sinks[queue.name], plan.settings.sink.masters[queue.name]
             yield f"queue {queue.name}  sink of host {giver}, passed on  {place}  {asks}"
@@ -139,7 +140,11 @@ def _lines(
         else:
             place = plan.sinks[queue.name]
             giver = plan.settings.sink.masters[queue.name]
-            yield f"queue {queue.name}  sink of host {giver}  {place}  {asks}"
+            yield f"queue {queue.name}  sink of {_giver(giver)}  {place}  {asks}"
+
+
+def _giver(host_id: int) -> str:
+    return "the host that is elected" if host_id == NO_HOST else f"host {host_id}"
 
 
 def _link(plan: HostPlan | None, host_id: int) -> str:

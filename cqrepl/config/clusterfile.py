@@ -36,6 +36,7 @@ from cqrepl.config.yamltree import (
 )
 from cqrepl.protocol import HeartbeatSettings
 from cqrepl.replicator.queuestate.wirenames import check_name
+from cqrepl.replicator.settings import NO_HOST
 
 _ROOT_KEYS: Final = ("cluster", "context", "hosts", "queues", "cqrepl")
 # what a number or text may be marked with, in YAML's words and in Chronicle's
@@ -45,6 +46,8 @@ _SCALAR_TAGS: Final = frozenset(
 )
 _MAPPING_TAGS: Final = frozenset({None, "tag:yaml.org,2002:map"})
 _NOTHING: Final = ("", "~", "null")
+ELECTION: Final = "cluster.election"
+BY_HAND: Final = "by-hand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,8 @@ class HostEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEntry:
-    """A replicated queue; `path` is below the base path."""
+    """A replicated queue; `path` is below the base path. Without a master, as an election says
+    which host leads, `master_id` is 0."""
 
     name: str
     path: Path
@@ -161,6 +165,13 @@ def load_cluster(path: Path) -> ClusterConfig:
     return read_cluster(data, str(path))
 
 
+def elects(process: Settings) -> bool:
+    """True where an election says which host leads the queues of a file, by its keys below
+    `cqrepl`."""
+    election = process.get(ELECTION)
+    return election is not None and str(election.value) != BY_HAND
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known name that is most like this one."""
     return max(known, key=lambda each: likeness(name, each))
@@ -185,12 +196,15 @@ class _Reader:
             parts[key.text] = node
         context, hosts = self._cluster(root, parts)
         queues = self._queues(root, parts.get("queues"), hosts)
+        process = self._process(parts.get("cqrepl"))
+        if not elects(process):
+            self._check_masters(parts["queues"], queues)
         return ClusterConfig(
             path=self._path,
             context=context,
             hosts=hosts,
             queues=queues,
-            process=self._process(parts.get("cqrepl")),
+            process=process,
             ignored=tuple(self._ignored),
         )
 
@@ -280,8 +294,8 @@ class _Reader:
         except ValueError as error:
             raise self._error(key, str(error)) from None
         found = self._section(node, QUEUE, f"queue {name!r}")
-        master_id = _number(found["masterId"])
-        if master_id not in hosts:
+        master_id = NO_HOST if found["masterId"].value is None else _number(found["masterId"])
+        if master_id not in (NO_HOST, *hosts):
             ids = ", ".join(str(each) for each in sorted(hosts))
             message = f"the id of a host ({ids}) expected for 'masterId', {master_id} came"
             raise ConfigError(self._path, found["masterId"].spot, message)
@@ -294,6 +308,17 @@ class _Reader:
             source_id=source_id if isinstance(source_id, int) else None,
             roll_cycle=None if cycle is None else str(cycle),
         )
+
+    def _check_masters(self, node: Node, queues: Mapping[str, QueueEntry]) -> None:
+        """Does nothing where the file names a master for each queue.
+
+        Raises:
+            ConfigError: it names none for one; at its place.
+        """
+        for key, each in self._mapping(node, "queues", frozenset()).entries:
+            if queues[key.text].master_id == NO_HOST:
+                message = f"'masterId' expected for queue {key.text!r}, nothing came"
+                raise self._error(each, message)
 
     def _process(self, node: Node | None) -> Settings:
         """The keys below `cqrepl` that are there."""

@@ -11,6 +11,7 @@ from cqrepl.config.clusterfile import (
     HostEntry,
     Setting,
     Settings,
+    elects,
     likeness,
     load_cluster,
     nearest,
@@ -26,7 +27,7 @@ from cqrepl.protocol import AckPolicy, ProtocolSettings, WireShape
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.replicator.agreement.consent import ReturnSettings
-from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
+from cqrepl.replicator.settings import NO_HOST, HostSettings, SinkSettings, SourceSettings
 
 _TCP: Final = "tcp://"
 _SHOWN: Final = 60  # characters of the name of a variable
@@ -165,6 +166,8 @@ class AddressBook:
         hosts = self._config.hosts
         silent = [host_id for host_id, address in self.by_host.items() if address is None]
         masters = {queue.master_id: queue.name for queue in self._config.queues.values()}
+        if name := masters.get(NO_HOST):  # any host may lead it
+            masters |= dict.fromkeys(silent, name)
         for host_id in silent:
             if host_id in masters and len(silent) > 1:
                 other = next(each for each in silent if each != host_id)
@@ -203,7 +206,7 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         raise ConfigError(config.path, None, str(error)) from None
     return HostPlan(
         file=config.path,
-        settings=replace(settings, sources=sources, sinks=sinks),
+        settings=replace(settings, sources=sources, sinks=sinks, awaits_leader=elects(process)),
         sources=sources,
         sinks=sinks,
         process=process,
@@ -393,7 +396,7 @@ def _led(policy: AckPolicy, host_id: int, master_id: int, sinks: frozenset[int])
     Where it is named, the master, which takes the queue in from it then, is waited for instead."""
     if policy.hosts is None or host_id not in policy.hosts:
         return policy.among(sinks)
-    return replace(policy, hosts=(policy.hosts - {host_id}) | {master_id})
+    return replace(policy, hosts=(policy.hosts - {host_id}) | ({master_id} - {NO_HOST}))
 
 
 def _sink_settings(

@@ -163,8 +163,8 @@ QUEUE: Final = _section(
     Key(
         name="masterId",
         kind=HOST_ID,
-        says="the host that streams it; all others take it in",
-        default=REQUIRED,
+        says="the host that streams it; all others take it in. May be left out where an election "
+        "says who leads",
     ),
     Key(
         name="sourceId",

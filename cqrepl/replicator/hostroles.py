@@ -17,7 +17,7 @@ from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.queuestate.logs import named_logs
 from cqrepl.replicator.queuestate.queues import check_apart, named
-from cqrepl.replicator.settings import HostSettings, SinkSettings
+from cqrepl.replicator.settings import NO_HOST, HostSettings, SinkSettings
 
 SHOWN_MAX: Final = 10  # names of queues, of an error
 _logger: Final = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ def log_other_leaders(settings: SinkSettings, known: Mapping[str, KeptEpochs]) -
     for name in sorted(known.keys() & settings.masters.keys() - settings.routes.keys()):
         with suppress(OSError, QueueDamaged):
             master, epochs = settings.masters[name], known[name].now
-            if epochs.promised and epochs.promised_to != master:
+            if epochs.promised and master not in (NO_HOST, epochs.promised_to):
                 _logger.info(
                     "queue %r: the file's masterId is %d, and epoch %d is promised to host %d:"
                     " the epoch counts",

@@ -84,8 +84,9 @@ def position_of(
     leader = epochs.promised_to or master_id or None
     if role is Role.LEADING:
         leader = host_id
-    elif leader == host_id and not (epochs.promised and epochs.is_begun):
-        leader = None  # it leads no longer, or not yet
+    elif leader == host_id:
+        is_on_its_way = epochs.promised and epochs.is_begun and role is Role.IDLE
+        leader = host_id if is_on_its_way else None  # it leads no longer, or not yet
     return QueuePosition(
         queue=name,
         role=role,

@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Final, Self, TypedDict, Unpack
 
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
@@ -15,6 +15,8 @@ from cqrepl.protocol import AckPolicy, HeartbeatSettings, ProtocolSettings, Wire
 from cqrepl.protocol.settings import PAYLOAD_MAX
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.agreement.consent import ReturnSettings
+
+NO_HOST: Final = 0  # in the place of a master, where the file of a cluster names none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,8 @@ class SinkSettings:
         puts_aside: where a copy differs from its source's queue, what it has from there on goes to
             quarantine, and comes again; else the queue stops.
         roll_cycles: the same as `roll_cycle` of single queues, by name.
-        masters: ids of the only hosts that queues are taken from, by name; else any host's.
+        masters: ids of the only hosts that queues are taken from, by name; else any host's. 0:
+            from none before it leads in an epoch.
         routes: of each queue that a host of the cluster takes from another one than its master, by
             name: by the id of the host that takes it, that of the other one.
     """
@@ -121,6 +124,9 @@ class HostSettings:
         run_dir: directory of the socket at which `cqrepl status` and others ask the host, and tell
             it what to do: `usual_run_dir()` for theirs. It also keeps out a second host of this id
             on the same directories. None: there is none.
+        awaits_leader: an election says which host leads. All queues are taken in when the host
+            starts, whatever it has promised, and the masters that are named count for nothing. This
+            host leads a queue once it is promoted, in a new epoch.
 
     Raises:
         ValueError: nodes that do not fit together.
@@ -135,6 +141,7 @@ class HostSettings:
     sinks: Mapping[str, Path | str] = field(default_factory=dict)
     scrub_bytes_per_s: int = 0
     run_dir: Path | str | None = None
+    awaits_leader: bool = False
 
     @classmethod
     def of(
@@ -191,6 +198,16 @@ class HostSettings:
                 f"host id {self.protocol.host_id} is this side's own and the remote id: "
                 "they must differ"
             )
+        if self.awaits_leader:
+            self._await_leader()
+
+    def _await_leader(self) -> None:
+        if both := sorted(self.sources.keys() & self.sinks.keys()):
+            raise ValueError(f"queue {both[0]!r}: expected no route under an election, got one")
+        sinks = {**self.sources, **self.sinks}
+        sink = replace(self.sink, masters=dict.fromkeys(sinks, NO_HOST))
+        for name, value in (("sources", {}), ("sinks", sinks), ("sink", sink)):
+            object.__setattr__(self, name, value)  # it is frozen
 
 
 class HostOptions(TypedDict, total=False):

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ class ThreeHosts:
     Args:
         more: lines of the file below `cqrepl`.
         others: names of more queues with the same master.
+        awaits_leader: no host leads before it is promoted.
     """
 
     folder: Path
@@ -35,6 +36,7 @@ class ThreeHosts:
     more: str = ""
     others: tuple[str, ...] = ()
     master: int = 1
+    awaits_leader: bool = False
     hosts: dict[int, Host] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,7 +59,9 @@ class ThreeHosts:
 
     def plan(self, host_id: int) -> HostPlan:
         config = read_cluster(self.text().encode(), "cluster.yaml")
-        return plan_host(config, host_id, in_effect(config, {}, {}))
+        plan = plan_host(config, host_id, in_effect(config, {}, {}))
+        settings = replace(plan.settings, awaits_leader=self.awaits_leader)
+        return replace(plan, settings=settings)
 
     async def start(self, *host_ids: int) -> None:
         for host_id in host_ids:
@@ -106,9 +110,14 @@ class ThreeHosts:
 
 @asynccontextmanager
 async def three_hosts(
-    folder: Path, more: str = "", *, excerpts: int = 10, others: tuple[str, ...] = ()
+    folder: Path,
+    more: str = "",
+    *,
+    excerpts: int = 10,
+    others: tuple[str, ...] = (),
+    awaits_leader: bool = False,
 ) -> AsyncIterator[ThreeHosts]:
-    """All of them, connected, with so many excerpts at each.
+    """All of them, connected, with so many excerpts at each; where they await a leader, with none.
 
     Args:
         more: lines of the file below `cqrepl`.
@@ -116,7 +125,8 @@ async def three_hosts(
     """
     with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
-            made = ThreeHosts(folder, nursery, more, others=others)
+            made = ThreeHosts(folder, nursery, more, others=others, awaits_leader=awaits_leader)
+            excerpts = 0 if awaits_leader else excerpts
             if excerpts:
                 fill(made.at(1), "FAST_DAILY", {0: excerpts})
             try:

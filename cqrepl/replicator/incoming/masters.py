@@ -63,4 +63,6 @@ class QueuesFromHere:
         """The reason why a queue is not taken from this peer; None where it is taken."""
         if queue.master_id in (None, self._connection.remote_id) or not queue.epochs.are_known:
             return None  # by its epochs another host may lead it: they are read when it is offered
+        if not queue.master_id:
+            return "no host leads it yet"
         return f"it is taken from host {queue.master_id} only"
