@@ -17,6 +17,7 @@ from typing import Final, Self
 
 import trio
 
+from cqrepl.cluster.election.electiondesk import ElectionDesk
 from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.cluster.masterchange import MasterChanges
 from cqrepl.cluster.promoter import Promoter
@@ -117,6 +118,7 @@ class Host:
         self._roles: RoleLog | None = None
         self._promoter: Promoter | None = None  # of a host of a cluster
         self._masters: MasterChanges | None = None  # of such a host too
+        self.elections: ElectionDesk | None = None  # of one whose leaders are elected
 
     async def __aenter__(self) -> Self:
         check_in_trio("cqrepl.Host")
@@ -536,6 +538,9 @@ class Host:
             desk = FenceDesk(self)
             self._promoter = Promoter(self, desk)
             programs.insert(0, desk)
+            if settings.election is not None:
+                self.elections = ElectionDesk(self, desk, self._promoter, settings.election)
+                programs.insert(1, self.elections)
             self._masters = MasterChanges(self, desk, self._promoter)
             log_other_leaders(settings.sink, epochs)
         names = from_here | to_here
@@ -575,6 +580,7 @@ class Host:
                 source.running(None if self._promoter is None else self._promoter.announce),
                 self._relays.running(),
                 nullcontext() if self._masters is None else self._masters.running(),
+                nullcontext() if self.elections is None else self.elections.running(),
                 self.control.asked(),
             ):
                 yield

@@ -7,6 +7,7 @@ queue has no leader until an operator promotes a host again; nothing of it is lo
 """
 
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import asynccontextmanager
@@ -37,6 +38,7 @@ _ROOM_BYTES: Final = 1 << 20
 COMES_SECONDS: Final = 2.0  # for a host that was connected a moment ago, or may be in a moment
 GRACE_SECONDS: Final = 0.2  # for all hosts to answer, where the answers of some would do
 LETS_GO_SECONDS: Final = 2.0  # the same for a host that streams the queue: it has writers to stop
+ELECTION_SECONDS: Final = 2.0  # for enough hosts to answer one that is to be elected
 SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends nothing
 
 
@@ -70,9 +72,12 @@ class Promoter:
         """Has hosts that are connected follow this one, which leads a queue."""
         self._desk.announce(name)
 
-    async def plan(self, name: str, to: int) -> Promotion:
+    async def plan(self, name: str, to: int, *, by: FenceBy = FenceBy.OPERATOR) -> Promotion:
         """The promotion that would have a host lead a queue, as the copies that are connected say
         now.
+
+        Args:
+            by: as of `promote`.
 
         Raises:
             ValueError: there is no such queue, or no such host.
@@ -88,7 +93,7 @@ class Promoter:
             return to in known and _is_sure(self._planned(name, to, known, found.declined))
 
         asked = FenceRequest(verb=FenceVerb.WHERE)
-        others, declined = await self._all(name, self._others, asked, will_do)
+        others, declined = await self._all(name, self._others, asked, will_do, by=by)
         positions = {self._own: own} | others
         if to not in positions:
             usual = f"host {to} is not connected, or has no copy of {name!r}"
@@ -183,7 +188,7 @@ class Promoter:
             giver: the host that hands the queue over: it promises before any other one, so where it
                 does not, nothing has changed.
         """
-        plan = await self.plan(name, self._own)
+        plan = await self.plan(name, self._own, by=by)
         _check(plan, accept_loss=accept_loss)
         await in_thread(partial(_check_room, self._host.path_of(name), name))
         copy = self._host.sink.queues.get(name) or self._host.source.queues.get(name)
@@ -212,7 +217,7 @@ class Promoter:
             return _is_sure(self._planned(name, self._own, known, found.declined, planned=plan))
 
         positions, declined = await self._all(
-            name, self._others, asked, will_do, streamer=plan.streams
+            name, self._others, asked, will_do, streamer=plan.streams, by=by
         )
         await self._check_alone(name, plan.epoch, declined.keys())
         positions[self._own] = self._desk.own_position(name)
@@ -306,6 +311,7 @@ class Promoter:
         will_do: "Callable[[_Answers], bool]" = lambda found: False,
         *,
         streamer: int = NOBODY,
+        by: FenceBy = FenceBy.OPERATOR,
     ) -> tuple[dict[int, CopyPosition], dict[int, str]]:
         """The positions of the hosts that answer, and the reasons of connected ones that refuse.
 
@@ -313,7 +319,12 @@ class Promoter:
             will_do: true where these answers are enough. Then no host that is dead or frozen is
                 waited for.
             streamer: a host that streams the queue, as it has just said.
+            by: an election asks those that are connected now, and soon tries again where too few
+                of them answer.
         """
+        limit = math.inf
+        if by is FenceBy.ELECTION:
+            hosts, limit = hosts & self._host.endpoint.connections.keys(), ELECTION_SECONDS
         found = _Answers(set(hosts))
 
         async def ask(host_id: int) -> None:
@@ -335,7 +346,8 @@ class Promoter:
                 await found.until(lambda: not found.left)
             with trio.move_on_at(began + LETS_GO_SECONDS):
                 await found.until(lambda: streamer not in found.left)
-            await found.until(lambda: not found.left or will_do(found))
+            with trio.move_on_at(began + limit):
+                await found.until(lambda: not found.left or will_do(found))
             nursery.cancel_scope.cancel()
         for host_id in sorted(found.left):
             _logger.info("queue %r: host %d has not answered, and need not", name, host_id)

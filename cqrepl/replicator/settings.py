@@ -15,6 +15,7 @@ from cqrepl.protocol import AckPolicy, HeartbeatSettings, ProtocolSettings, Wire
 from cqrepl.protocol.settings import PAYLOAD_MAX
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.agreement.consent import ReturnSettings
+from cqrepl.replicator.electionsettings import ElectionSettings
 
 NO_HOST: Final = 0  # in the place of a master, where the file of a cluster names none
 
@@ -121,6 +122,7 @@ class HostSettings:
             in from the host that `sink.masters` names, and passed on.
         scrub_bytes_per_s: so many bytes of store files are read once more, round after
             round, and compared with what they held; 0: none.
+        election: how the leaders of its queues are elected; None: an operator promotes hosts.
         run_dir: directory of the socket at which `cqrepl status` and others ask the host, and tell
             it what to do: `usual_run_dir()` for theirs. It also keeps out a second host of this id
             on the same directories. None: there is none.
@@ -142,6 +144,7 @@ class HostSettings:
     scrub_bytes_per_s: int = 0
     run_dir: Path | str | None = None
     awaits_leader: bool = False
+    election: ElectionSettings | None = None
 
     @classmethod
     def of(
@@ -198,6 +201,8 @@ class HostSettings:
                 f"host id {self.protocol.host_id} is this side's own and the remote id: "
                 "they must differ"
             )
+        if self.election is not None:
+            object.__setattr__(self, "awaits_leader", True)  # it is frozen
         if self.awaits_leader:
             self._await_leader()
 

@@ -24,6 +24,7 @@ from cqrepl.cluster.election.electionstates import ELECTION_MOVES, ElectionMove,
 from cqrepl.cluster.election.lease import Lease
 
 WAIT_LEASES_MAX: Final = 8  # the longest random time, in leases
+TURNS_PER_LEASE: Final = 4
 RENEW_LEASES: Final = 4  # at least between two epochs that a leader makes for members left behind
 NO_HOST: Final = 0
 _S, _M = ElectionState, ElectionMove
@@ -206,22 +207,17 @@ class QueueElection:
         self._due = now + self._wait(sights)
 
     def _wait(self, sights: Mapping[int, CopySight]) -> float:
-        """The random time before a fence: short for the longest copy, shorter for the preferred
-        one, so that it is mostly this one that leads."""
+        """The random time before a fence. The longest copies wait in turn, the preferred one first,
+        so that each mostly has its time for itself; shorter ones come behind them."""
         own, lease = self.electors.own, self.electors.lease_seconds
         if len(self.electors.members) == 1:
             return 0.0
         longest = max(each.place for each in sights.values())
-        firsts = {host for host, each in sights.items() if each.place == longest}
-        preferred = self.electors.preferred if self.electors.preferred in firsts else NO_HOST
-        if own not in firsts:
-            least, most = lease / 2, lease
-        elif preferred in (NO_HOST, own):
-            least, most = 0.0, lease / (8 if preferred else 4)
-        else:
-            least, most = lease / 4, lease / 2
-        more = min(1 << self._refusals, WAIT_LEASES_MAX)
-        return self._chance(least, most * more)
+        firsts = [host for host, each in sights.items() if each.place == longest]
+        turns = sorted(firsts, key=lambda host: (host != self.electors.preferred, host))
+        turn = turns.index(own) if own in turns else len(turns)
+        slot = lease / TURNS_PER_LEASE
+        return min(turn * slot, lease - slot) + self._chance(0.0, slot / 2)
 
     def refused(self, why: str, now: float) -> None:
         """Too few copies have promised, or this host cannot lead."""

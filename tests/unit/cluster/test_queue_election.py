@@ -1,6 +1,7 @@
 """Every move of a queue whose leader is elected, driven through what it is told."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -131,29 +132,27 @@ def test_one_that_waits_is_put_off_where_it_sees_no_majority_any_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sights", "preferred", "least", "most"),
+    ("sights", "preferred", "turn"),
     [
-        ({1: (1, 7), 2: (1, 7)}, 0, 0.0, 0.5),
-        ({1: (1, 7), 2: (1, 7)}, 1, 0.0, 0.25),
-        ({1: (1, 7), 2: (1, 7)}, 2, 0.5, 1.0),
-        ({1: (1, 7), 2: (1, 6)}, 2, 0.0, 0.5),  # what the preferred one lacks comes first
-        ({1: (1, 7), 2: (2, 3)}, 0, 1.0, 2.0),
-        ({1: (1, 7), 2: (1, 8)}, 1, 1.0, 2.0),
+        ({1: (1, 7), 2: (1, 7)}, 0, 0),
+        ({1: (1, 7), 2: (1, 7)}, 1, 0),
+        ({1: (1, 7), 2: (1, 7)}, 2, 1),
+        ({1: (1, 7), 2: (1, 6)}, 2, 0),  # what the preferred one lacks comes first
+        ({1: (1, 7), 2: (2, 3)}, 0, 1),
+        ({1: (1, 7), 2: (1, 8), 3: (1, 8)}, 1, 2),
     ],
 )
-def test_the_longest_copy_waits_least(
-    sights: dict[int, tuple[int, int]], preferred: int, least: float, most: float
+def test_the_longest_copies_wait_in_turn_and_shorter_ones_behind_them(
+    sights: dict[int, tuple[int, int]], preferred: int, turn: int
 ) -> None:
     given = {host: CopySight(epoch=e, next_index=end) for host, (e, end) in sights.items()}
-    for chance, wanted in ((first, least), (last, most)):
-        electors = Electors(
-            own=1, members=ELECTORS.members, lease_seconds=LEASE, preferred=preferred
-        )
+    for chance, more in ((first, 0.0), (last, 0.25)):
+        electors = replace(ELECTORS, preferred=preferred)
         queue = QueueElection(electors, 0, chance)
         queue.see({2})
         assert queue.tick(LEASE) is Wish.ASK_WHERE
         queue.positions(given, LEASE)
-        assert queue.deadline == LEASE + wanted
+        assert queue.deadline == LEASE + turn * 0.5 + more
 
 
 def test_each_refusal_doubles_the_wait_up_to_a_limit() -> None:

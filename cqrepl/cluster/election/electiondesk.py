@@ -1,0 +1,402 @@
+"""Elects the leaders of a running host's queues: it says which ones this host leads, hears which
+ones other hosts lead, and has this host promoted, or step down, as `HostElections` decides.
+
+All times are of CLOCK_BOOTTIME, also those that a `leads` is sent at, which is taken before it is
+written: a lease can only count too short.
+"""
+
+import logging
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import trio
+
+from cqrepl.cluster.election.electionstates import ElectionState
+from cqrepl.cluster.election.hostelections import NO_PROMISE, HostElections, Promised
+from cqrepl.cluster.election.leadskind import (
+    CSP,
+    ELECTS_CAPABILITY,
+    HearsTold,
+    LeadsKind,
+    LeadsTold,
+    OtherLease,
+    Telling,
+)
+from cqrepl.cluster.election.queueelection import (
+    NO_HOST,
+    CopySight,
+    Electors,
+    QueueElection,
+    Wish,
+)
+from cqrepl.cluster.fencedesk import FenceDesk
+from cqrepl.cluster.promoter import Promoter
+from cqrepl.net.errors import NetError
+from cqrepl.protocol import LocalProtocolError
+from cqrepl.protocol.messages.fences import CopyPosition, FenceBy, FenceRequest, FenceVerb
+from cqrepl.protocol.subhandler import HandlerKind, LinkView
+from cqrepl.queue import QueueError
+from cqrepl.queue.format.epochs import number_of
+from cqrepl.replicator.electionsettings import ElectionKind, ElectionSettings
+from cqrepl.replicator.hostparts import HostParts
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.surroundings import surroundings
+
+LOOK_SECONDS: Final = 0.1  # at most between two looks at who leads and who is connected
+REST_SECONDS: Final = 0.01  # at least between two looks without news
+GRACE_SECONDS: Final = 0.05  # for further members, once those that answered are a majority
+_FAILED: Final = (NetError, QueueError, OSError, ValueError)
+_WHERE: Final = FenceRequest(verb=FenceVerb.WHERE)
+_logger: Final = logging.getLogger(__name__)
+
+
+class ElectionDesk:
+    """A program on the connections of a host of a cluster, beside those of the user.
+
+    Args:
+        desk: asks other hosts how far their copies are.
+        promoter: makes this host the leader.
+    """
+
+    def __init__(
+        self, host: HostParts, desk: FenceDesk, promoter: Promoter, settings: ElectionSettings
+    ) -> None:
+        self._host = host
+        self._desk = desk
+        self._promoter = promoter
+        self._settings = settings
+        self._own = host.settings.protocol.host_id
+        lease_ms = round(settings.lease_seconds * 1000)
+        self._kind = LeadsKind(host.settings.protocol.remote_ids, lease_ms)
+        self.kinds: tuple[HandlerKind, ...] = (self._kind,)
+        self._telling: dict[int, Telling] = {}  # by peer, of its last connection
+        self._elects: dict[int, bool] = {}  # the same peers
+        self._elections = HostElections({}, self._now, surroundings().uniform)
+        self._connected: frozenset[int] = frozenset()
+        self._names: frozenset[str] = frozenset()  # of all queues, elected or not
+        self._busy: set[str] = set()  # queues that this host is being promoted for, or steps down
+        self._nursery: trio.Nursery
+        self._has_news = trio.Event()
+        self._heard = trio.Event()  # some member has answered
+        desk.elections = self
+        self._set_queues()
+
+    @property
+    def _now(self) -> float:
+        return surroundings().boottime()
+
+    @property
+    def queues(self) -> Mapping[str, QueueElection]:
+        """The election of each queue."""
+        return self._elections.queues
+
+    @property
+    def cannot_elect(self) -> list[int]:
+        """The members that keep all others from electing."""
+        return self._elections.cannot_elect
+
+    def refusal(self, name: str, candidate: int) -> str:
+        """The reason why this host gives that one no promise by election; empty where it does."""
+        queue = self.queues.get(name)
+        if queue is None or not queue.refuses(candidate, self._now):
+            return ""
+        if queue.leader == NO_HOST:
+            return f"host {self._own} has begun less than a lease ago"
+        return f"host {self._own} hears host {queue.leader}, which leads in epoch {queue.epoch}"
+
+    def hears_leader(self, name: str) -> bool:
+        """True while this host hears a leader of a queue, or leads it under a lease."""
+        queue = self.queues.get(name)
+        return queue is not None and queue.hears_leader(self._now)
+
+    def lease_holds(self, name: str, epoch: int) -> bool:
+        """True while this host leads in that epoch, and no other host can have been elected. Any
+        thread may ask."""
+        queue = self.queues.get(name)
+        return queue is not None and queue.epoch == epoch and queue.may_read(self._now)
+
+    async def lease_renewed(self, name: str, epoch: int) -> bool:
+        """Asks the members once more where the lease is over; true once it holds again."""
+        self._say()
+        with trio.move_on_after(self._settings.lease_seconds):
+            while not self.lease_holds(name, epoch):
+                queue = self.queues.get(name)
+                if queue is None or queue.lease is None or queue.epoch != epoch:
+                    return False
+                heard = self._heard
+                await heard.wait()
+            return True
+        return False
+
+    async def connected(self, link: LinkView) -> None:
+        host_id = link.remote_id
+        if not host_id:
+            return
+        telling, elects = Telling(CSP, link), ELECTS_CAPABILITY in link.capabilities
+        if elects:
+            try:
+                telling.cid = link.register(CSP, self._kind, self._kind.lease_ms, telling)
+            except LocalProtocolError:  # that connection is over already
+                return
+            link.wake(telling.cid)
+        else:
+            _logger.warning(
+                "host %d cannot elect: nothing is elected while it is a member", host_id
+            )
+        self._telling[host_id], self._elects[host_id] = telling, elects
+        self._connected |= {host_id}
+        self._elections.connected(host_id, self._now, elects=elects)
+        self._wake()
+
+    async def told(self, link: LinkView, event: object) -> None:
+        now = self._now
+        match event:
+            case LeadsTold():
+                event.by.answer(
+                    self._elections.told_leads(link.remote_id, event.leads, self._promised, now)
+                )
+            case HearsTold():
+                self._elections.told_hears(event.host_id, event.hears, now)
+                self._heard.set()
+                self._heard = trio.Event()
+            case OtherLease():
+                _logger.error(
+                    "host %d has a leaseTimeout of %d ms, and this host one of %d ms: nothing is"
+                    " elected before both have the same",
+                    event.host_id,
+                    event.lease_ms,
+                    self._kind.lease_ms,
+                )
+                self._elects[event.host_id] = False
+                self._elections.connected(event.host_id, now, elects=False)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._has_news.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Elects for the length of a block."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._work)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def _work(self) -> None:
+        next_say = -math.inf
+        while True:
+            self._has_news = trio.Event()
+            self._look()
+            now = self._now
+            if now >= next_say:
+                self._say()
+                next_say = now + self._elections.says_every
+            for name, wish in self._elections.tick(now):
+                self._nursery.start_soon(self._do, name, wish)
+            until = min(next_say, self._elections.deadline, now + LOOK_SECONDS)
+            with trio.move_on_after(max(REST_SECONDS, until - self._now)):
+                await self._has_news.wait()
+
+    def _say(self) -> None:
+        """Tells each member which queues this host leads."""
+        queues = self._host.source.queues
+        safe = {
+            name: queues[name].leading.safe_index()
+            for name, each in self.queues.items()
+            if each.lease is not None and name in queues
+        }
+        for host_id, telling in self._telling.items():
+            if host_id in self._connected:
+                for leads in self._elections.leads_for(host_id, safe, self._now):
+                    telling.say(leads)
+
+    def _set_queues(self) -> None:
+        """The queues that there are now: a reload may have brought or removed some."""
+        names = self._host.settings.sink.masters.keys()
+        if self._names != names:
+            self._names = frozenset(names)
+            electors = {name: self._electors(name) for name in names}
+            electors = {n: each for n, each in electors.items() if self._own in each.members}
+            self._elections.set_queues(electors, self._now)
+
+    def _electors(self, name: str) -> Electors:
+        settings = self._settings
+        everyone = self._host.settings.protocol.remote_ids | {self._own}
+        return Electors(
+            own=self._own,
+            members=settings.members.get(name, everyone),
+            lease_seconds=settings.lease_seconds,
+            preferred=settings.preferred.get(name, NO_HOST),
+            elects=settings.kind is ElectionKind.MAJORITY,
+        )
+
+    def _look(self) -> None:
+        """Takes in what has become of the queues and connections."""
+        self._set_queues()
+        now = self._now
+        there = frozenset(self._host.endpoint.connections.keys() & self._telling.keys())
+        for host_id in self._connected - there:
+            self._elections.lost(host_id, now)
+        for host_id in there - self._connected:
+            self._elections.connected(host_id, now, elects=self._elects[host_id])
+        self._connected = there
+        for name, each in self.queues.items():
+            if name not in self._busy:
+                self._look_at(name, each, now)
+
+    def _look_at(self, name: str, election: QueueElection, now: float) -> None:
+        streamed = self._host.source.queues.get(name)
+        if streamed is not None and self._leads(streamed):
+            if election.lease is None or election.epoch != streamed.leading.epoch:
+                self._begins(name, streamed.leading.epoch, is_elected=False)
+            if streamed.leading.has_stepped_down:  # as its policy says
+                why = "its policy has had it step down"
+                self._busy.add(name)
+                self._nursery.start_soon(self.step_down, name, why)
+            return
+        if election.lease is not None:
+            election.leads_no_longer(now)
+        promised = self._promised(name)
+        if promised.leader not in (NO_HOST, self._own):
+            election.promised(promised.leader, promised.epoch, now)
+
+    def _begins(self, name: str, epoch: int, *, is_elected: bool) -> None:
+        election = self.queues[name]
+        election.leads(epoch, self._now, is_elected=is_elected)
+        streamed = self._host.source.queues.get(name)
+        if streamed is not None:
+            streamed.leading.lease = _LeadLease(self, name, epoch)
+        _logger.info("queue %r: this host leads it in epoch %d", name, epoch)
+        self._wake()
+
+    def _leads(self, streamed: SourceQueue) -> bool:
+        with suppress(OSError, QueueError):
+            now = streamed.epochs.now
+            leads = bool(now.promised) and streamed.copy is None and now.may_lead(self._own)
+            return leads and not streamed.leading.why_fenced
+        return False
+
+    def _promised(self, name: str) -> Promised:
+        queue = self._host.sink.queues.get(name) or self._host.source.queues.get(name)
+        with suppress(OSError, QueueError):
+            if queue is not None:
+                now = queue.epochs.now
+                return Promised(now.promised, now.promised_to) if now.promised else NO_PROMISE
+        return NO_PROMISE
+
+    async def _do(self, name: str, wish: Wish) -> None:
+        if name in self._busy:  # a leader wishes it until it is done
+            return
+        match wish:
+            case Wish.ASK_WHERE:
+                sights = await self._sights(name)
+                if name in self.queues:
+                    self.queues[name].positions(sights, self._now)
+            case Wish.FENCE | Wish.RENEW:
+                await self._lead(name)
+            case Wish.STEP_DOWN:
+                members = len(self.queues[name].electors.members)
+                await self.step_down(name, f"no majority of its {members} members has heard it")
+        self._wake()
+
+    async def _sights(self, name: str) -> dict[int, CopySight]:
+        """The copies of the members that answer soon enough, this host's among them."""
+        electors, found = self.queues[name].electors, dict[int, CopySight]()
+        news = trio.Event()
+
+        async def ask(host_id: int) -> None:
+            nonlocal news
+            with suppress(*_FAILED):
+                position = await self._desk.position(host_id, name, _WHERE)
+                found[host_id] = _sight(position, hears=position.hears)
+                news.set()
+
+        with suppress(*_FAILED):
+            own = self._desk.own_position(name)
+            found[self._own] = _sight(own, hears=self.hears_leader(name))
+        asked = electors.others & self._connected
+        with trio.move_on_after(electors.lease_seconds / 2) as limit:
+            async with trio.open_nursery() as nursery:
+                for host_id in sorted(asked):
+                    nursery.start_soon(ask, host_id)
+                while len(found) < electors.majority:
+                    await news.wait()
+                    news = trio.Event()
+                if len(found) > len(asked):
+                    nursery.cancel_scope.cancel()
+                limit.deadline = min(limit.deadline, trio.current_time() + GRACE_SECONDS)
+        return found
+
+    async def _lead(self, name: str) -> None:
+        """Has this host promoted."""
+        self._busy.add(name)
+        try:
+            plan = await self._promoter.promote(name, by=FenceBy.ELECTION)
+        except _FAILED as error:
+            _logger.warning("queue %r: not elected: %s", name, error)
+            if name in self.queues:
+                self.queues[name].refused(str(error), self._now)
+        else:
+            if name in self.queues:
+                self._begins(name, plan.epoch, is_elected=True)
+        finally:
+            self._busy.discard(name)
+
+    async def step_down(self, name: str, why: str) -> None:
+        """Gives up the lead of a queue, whatever keeps this host from noting that: then it is tried
+        again."""
+        self._busy.add(name)
+        try:
+            async with self._host.direction.turn(name):
+                await self._host.direction.give_up(name, why)
+        except _FAILED as error:
+            _logger.error("queue %r: this host cannot step down: %s", name, error)
+            await trio.sleep(LOOK_SECONDS)  # it is tried again while it leads
+            return
+        finally:
+            self._busy.discard(name)
+        if name in self.queues:
+            self.queues[name].leads_no_longer(self._now)
+
+    def fields(self, name: str) -> dict[str, object] | None:
+        """For `status`; None for a queue that is not elected."""
+        queue = self.queues.get(name)
+        if queue is None:
+            return None
+        now = self._now
+        seconds = None if queue.lease is None else queue.lease.until - now
+        return {
+            "by": self._settings.kind.value,
+            "state": queue.state.name.lower(),
+            "leader": queue.leader or None,
+            "members": sorted(queue.electors.members),
+            "preferred": queue.electors.preferred or None,
+            "lease": self._settings.lease_seconds,
+            "lease_left": None if seconds is None else round(max(seconds, 0.0), 3),
+            "hear": None if queue.lease is None else sorted(queue.lease.hears(now)),
+            "cannot_elect": self.cannot_elect if queue.state is ElectionState.OFF else [],
+            "refused": queue.last_refusal or None,
+        }
+
+
+class _LeadLease:
+    """The lease of one queue in one epoch, for `Leading`."""
+
+    def __init__(self, desk: ElectionDesk, name: str, epoch: int) -> None:
+        self._desk = desk
+        self._name = name
+        self._epoch = epoch
+
+    def holds(self) -> bool:
+        return self._desk.lease_holds(self._name, self._epoch)
+
+    async def renewed(self) -> bool:
+        return await self._desk.lease_renewed(self._name, self._epoch)
+
+
+def _sight(position: CopyPosition, *, hears: bool) -> CopySight:
+    epoch = number_of(position.epochs.held(position.next_index))
+    return CopySight(epoch=epoch, next_index=position.next_index, hears=hears)

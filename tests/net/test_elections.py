@@ -1,0 +1,171 @@
+"""Three hosts in this process that elect the leader of a queue, and go on by themselves."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import trio
+
+from cqrepl import SteppedDown, parse_policy
+from cqrepl.cluster.election.electiondesk import ElectionDesk
+from cqrepl.net.errors import Refused
+from cqrepl.protocol.messages.fences import FenceBy
+from cqrepl.replicator.electionsettings import ElectionSettings
+from cqrepl.replicator.rolelog import Role
+from cqrepl.replicator.settings import HostSettings, SourceSettings
+from tests.support.promotions import Cluster
+from tests.support.replicas import eventually
+
+LEASE = 0.5
+POLICY = parse_policy("from=any timeout=60s on_timeout=fail")
+
+
+class Electing(Cluster):
+    """Hosts that elect.
+
+    Attributes:
+        elects, leases: of single hosts, from their next start on.
+    """
+
+    members: Mapping[str, frozenset[int]] = MappingProxyType({})
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.elects: dict[int, bool] = {}
+        self.leases: dict[int, float] = {}
+
+    def settings(self, host_id: int) -> HostSettings:
+        made = super().settings(host_id)
+        if not self.elects.get(host_id, True):
+            return made
+        lease = self.leases.get(host_id, LEASE)
+        return replace(made, election=ElectionSettings(lease_seconds=lease, members=self.members))
+
+    def leaders(self) -> list[int]:
+        return [i for i, h in self.hosts.items() if h.position("a").role is Role.LEADING]
+
+
+@asynccontextmanager
+async def electing(
+    folder: Path, *, members: Mapping[str, frozenset[int]] = MappingProxyType({})
+) -> AsyncIterator[Electing]:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            made = SourceSettings(made_with={"a": "FAST_DAILY"})
+            cluster = Electing(folder, nursery, 3, made)
+            cluster.members = members
+            try:
+                await cluster.start(1, 2, 3)
+                yield cluster
+            finally:
+                with trio.CancelScope(shield=True):
+                    await cluster.stop_all()
+
+
+async def led(cluster: Electing, *, not_by: int = 0) -> int:
+    """The host that leads, once all that run follow it."""
+
+    def is_led() -> bool:
+        found = {host.position("a").leader for host in cluster.hosts.values()}
+        return len(found) == 1 and found.isdisjoint({None, not_by}) and bool(cluster.leaders())
+
+    await eventually(is_led)
+    return cluster.leaders()[0]
+
+
+async def test_a_leader_is_elected_and_replaced_when_it_is_gone(tmp_path: Path) -> None:
+    async with electing(tmp_path) as cluster:
+        first = await led(cluster)
+        queue = cluster.hosts[first].queue("a")
+        index = await queue.append(b"one", policy=POLICY)
+        epoch = queue.leading.epoch
+        await cluster.kill(first)
+        second = await led(cluster, not_by=first)
+        queue = cluster.hosts[second].queue("a")
+        assert await queue.append(b"two", policy=POLICY) > index
+        await cluster.start(first)
+        assert await led(cluster) == second
+        assert await queue.append(b"three", policy=POLICY) > index
+        await cluster.follow(second)
+        assert queue.leading.epoch > epoch
+        assert queue.leading.may_read()
+        assert await queue.leading.read_index(POLICY) >= 0
+
+
+async def test_a_leader_that_no_majority_hears_steps_down_and_waits_end_so(tmp_path: Path) -> None:
+    async with electing(tmp_path) as cluster:
+        leader = await led(cluster)
+        queue = cluster.hosts[leader].queue("a")
+        leading = queue.leading
+        for other in {1, 2, 3} - {leader}:
+            await cluster.kill(other)
+        with pytest.raises(SteppedDown, match="no majority of its 3 members has heard it"):
+            await queue.append(b"lost", policy=POLICY)
+        assert not leading.may_read()
+        with pytest.raises(SteppedDown):
+            await leading.read_index()
+        assert cluster.hosts[leader].position("a").role is not Role.LEADING
+        await cluster.start(*({1, 2, 3} - {leader}))
+        again = await led(cluster)
+        if again == leader:
+            assert cluster.hosts[again].queue("a").leading.epoch > leading.epoch
+
+
+async def test_an_operator_promotes_another_host_for_all_that_the_leader_is_heard(
+    tmp_path: Path,
+) -> None:
+    async with electing(tmp_path) as cluster:
+        leader = await led(cluster)
+        other = min({1, 2, 3} - {leader})
+        elections = cluster.hosts[other].elections
+        assert elections is not None
+        await eventually(lambda: elections.hears_leader("a"))
+        with pytest.raises(Refused, match=f"hears host {leader}, which leads in epoch"):
+            await cluster.hosts[other].leaders.promote("a", by=FenceBy.ELECTION)
+        assert await led(cluster) == leader
+        await cluster.hosts[other].leaders.promote("a")
+        assert await led(cluster) == other
+
+
+async def test_a_member_that_cannot_elect_keeps_all_others_from_it(tmp_path: Path) -> None:
+    async with electing(tmp_path) as cluster:
+        leader = await led(cluster)
+        others = sorted({1, 2, 3} - {leader})
+        cluster.elects[others[0]] = False
+        await cluster.stop(others[0])
+        await cluster.start(others[0])
+        elections = cluster.hosts[others[1]].elections
+        assert elections is not None
+        await eventually(lambda: elections.cannot_elect == [others[0]])
+        said = elections.fields("a")
+        assert said is not None
+        assert (said["state"], said["cannot_elect"]) == ("off", [others[0]])
+        await cluster.follow(leader)
+        assert cluster.leaders() == [leader]  # it leads on, as it would without elections
+
+
+async def test_a_member_with_another_lease_elects_nothing_with_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with electing(tmp_path) as cluster:
+        await led(cluster)
+        cluster.leases[3] = 2 * LEASE
+        await cluster.stop(3)
+        await cluster.start(3)
+        for host_id in (1, 2):
+            elections = cluster.hosts[host_id].elections
+            assert elections is not None
+            await eventually(partial(_cannot_elect, elections, [3]))
+        own = cluster.hosts[3].elections
+        assert own is not None
+        await eventually(lambda: own.cannot_elect == [1, 2])
+    assert "host 3 has a leaseTimeout of 1000 ms, and this host one of 500 ms" in caplog.text
+
+
+def _cannot_elect(elections: ElectionDesk, hosts: list[int]) -> bool:
+    return elections.cannot_elect == hosts
