@@ -14,8 +14,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from cqrepl.testing.experiment import NOTHING, Experiment, read_experiment
 from cqrepl.testing.known import LEFT_OUT
-from cqrepl.testing.laboratory import Outcome, run
+from cqrepl.testing.laboratory import Outcome, run_experiment
 from cqrepl.testing.plan import Kind, RunPlan
 from cqrepl.testing.safewaits import NOT_COVERED
 from cqrepl.testing.shortener import shortened
@@ -74,6 +75,11 @@ class SeedRange(click.ParamType[range]):
     help="Programs wait as policies say, and what they called safe is looked for; without faults "
     "that no policy covers.",
 )
+@click.option(
+    "--program",
+    "module",
+    help="Put the programs, workload, services, checks and faults of this module into each run.",
+)
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True)
 @click.option(
     "--results",
@@ -97,6 +103,7 @@ def main(**options: Any) -> None:
     if (seed is None) == (seeds is None):
         raise click.UsageError("one of --seed and --seeds is needed")
     _check_use(*(("--seeds", FOR_MANY) if seeds is None else ("--seed", FOR_ONE)))
+    options["experiment"] = _experiment(options["module"])
     left_out = {Kind(name) for name in options["left_out"]}
     if not options["everything"]:
         left_out |= LEFT_OUT
@@ -117,7 +124,23 @@ def _check_use(needed: str, names: Mapping[str, str]) -> None:
             raise click.UsageError(f"{option} goes with {needed}")
 
 
+def _experiment(module: str | None) -> Experiment:
+    if module is None:
+        return NOTHING
+    try:
+        return read_experiment(module)
+    except (ImportError, ValueError) as error:
+        raise click.UsageError(f"--program {module}: {error}") from error
+
+
 def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPlan:
+    drawn = _drawn(seed, left_out, options)
+    experiment = options["experiment"]
+    plan = drawn.with_parts(len(experiment.services), experiment.faults)
+    return plan.only(each for each in plan.faults if each.kind not in left_out)
+
+
+def _drawn(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPlan:
     roles, seconds, hosts = options["roles"], options["seconds"], options["hosts"]
     runs = options["runs"]
     if roles in (CHANGING, CHANGING_CUT):
@@ -133,7 +156,7 @@ def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPl
 
 
 def _one(plan: RunPlan, options: dict[str, Any]) -> int:
-    outcome = run(plan, waits=options["waits"])
+    outcome = run_experiment(plan, options["experiment"], waits=options["waits"])
     if outcome.broken is not None and not options["whole"]:
         click.echo(f"{plan}: {outcome.broken}")
         click.echo("looking for a shorter run that fails so ...", err=True)
@@ -152,17 +175,17 @@ def _many(seeds: Iterable[int], left_out: Iterable[Kind], options: dict[str, Any
     injected: Counter[str] = Counter()
     for seed in seeds:
         plan = _plan(seed, left_out, options)
-        key = _key(plan, waits=options["waits"])
+        key = _key(plan, options)
         if key in done:
             failed += done[key]
             continue
-        outcome = run(plan, waits=options["waits"])
+        outcome = run_experiment(plan, options["experiment"], waits=options["waits"])
         failed += outcome.broken is not None
         injected.update(outcome.injected)
         click.echo(_line(outcome))
         if results is not None:
             with results.open("a") as file:
-                file.write(json.dumps(_result(outcome)) + "\n")
+                file.write(json.dumps(_result(outcome, key)) + "\n")
     click.echo(f"{failed} failed; faults: {_counts(injected)}")
     return 1 if failed else 0
 
@@ -174,6 +197,7 @@ def _spread(seeds: range, options: dict[str, Any]) -> int:
     for name in options["left_out"]:
         words += ["--without", name]
     words += ["--all"] if options["everything"] else []
+    words += [] if options["module"] is None else ["--program", options["module"]]
     words += ["--waits"] if options["waits"] else []
     words += [] if options["hosts"] is None else ["--hosts", str(options["hosts"])]
     words += [] if options["roles"] is None else ["--roles", options["roles"]]
@@ -213,14 +237,16 @@ def _done(results: Path | None) -> dict[str, bool]:
     return done
 
 
-def _key(plan: RunPlan, *, waits: bool) -> str:
-    return plan.key + ("+waits" if waits else "")
+def _key(plan: RunPlan, options: dict[str, Any]) -> str:
+    module = options["module"]
+    waits = "+waits" if options["waits"] else ""
+    return plan.key + waits + ("" if module is None else f"+{module}")
 
 
-def _result(outcome: Outcome) -> dict[str, Any]:
+def _result(outcome: Outcome, key: str) -> dict[str, Any]:
     return {
         "seed": outcome.plan.seed,
-        "plan": _key(outcome.plan, waits=outcome.waits),
+        "plan": key,
         "seconds": outcome.plan.seconds,
         "broken": outcome.broken,
         "digest": outcome.digest,

@@ -7,9 +7,10 @@ async with running_cluster(folder, 3) as cluster:
 """
 
 import random
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,9 @@ from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue.format.index import format_index
 from cqrepl.testing.causes import Cause
 from cqrepl.testing.checker import Written, content, last_index
+from cqrepl.testing.experiment import NOTHING, Experiment, Scene
 from cqrepl.testing.freezer import Freezer
+from cqrepl.testing.history import History
 from cqrepl.testing.labhosts import (
     BATCHES,
     BATCHES_WITH_BURSTS,
@@ -31,11 +34,13 @@ from cqrepl.testing.labhosts import (
     LabHost,
     looking,
 )
-from cqrepl.testing.labmachine import Machine
+from cqrepl.testing.labmachine import Machine, Process
 from cqrepl.testing.labroles import LIAR_HOST, LabFile
 from cqrepl.testing.ledqueue import LedQueue
-from cqrepl.testing.network import Network
-from cqrepl.testing.plan import SOURCE, Route
+from cqrepl.testing.network import Network, address_of
+from cqrepl.testing.plan import SOURCE, Route, RunPlan
+from cqrepl.testing.processlife import ProcessLife
+from cqrepl.testing.site import Site, service_machine
 from cqrepl.testing.story import Story
 
 LOOK_SECONDS: Final = 0.25
@@ -133,6 +138,7 @@ class Cluster:
         seed: decides how long bytes take, what a power cut leaves, what applications write.
         rate: appends a second, of each application.
         programs: the handlers of its own that a host has, by host id.
+        experiment: the parts of a user that take part besides: `scene` has them.
         both_ways: the other kind of cluster.
         changing: a third kind, of one queue that other hosts may come to lead: `led` is that.
         bursts: applications append hundreds of excerpts now and then.
@@ -158,36 +164,35 @@ class Cluster:
         with_frames: Collection[int] = (),
         routes: Collection[Route] = (),
         acks: int = 1,
+        experiment: Experiment = NOTHING,
+        plan: RunPlan | None = None,
     ) -> None:
         self.story = Story() if story is None else story
         self.network = Network(nursery, _rng("network", seed), self.story)
         self.hosts: dict[int, LabHost] = {}
         self.folder = folder
+        self._nursery = nursery
         self._bursts = bursts
         ids = range(1, hosts + 1)
         queues = {each: f"{QUEUE}{each}" for each in ids} if both_ways else {SOURCE: QUEUE}
-        members = (*ids, LIAR_HOST) if both_ways else tuple(ids)
-        masters = {name: master for master, name in queues.items()}
-        policies = {QUEUE: acks} if changing else {}
         self._vias: dict[int, dict[int, int]] = {}  # by the masters of the queues
         for route in routes:
             self._vias.setdefault(route.queue, {})[route.host] = route.via
-        by_name = {queues[master]: vias for master, vias in self._vias.items()}
-        freezer = Freezer()
-        trio.lowlevel.add_instrument(freezer)
+        self._freezer = Freezer()
+        trio.lowlevel.add_instrument(self._freezer)
+        members = (*ids, LIAR_HOST) if both_ways else tuple(ids)
+        policies = {QUEUE: acks} if changing else {}
         for host in ids:
             disk = _rng(f"disk {host}", seed)
             self.hosts[host] = LabHost(
                 Machine(host, folder / f"host{host}", disk, self.story),
                 self.network,
-                freezer,
+                self._freezer,
                 nursery,
                 self.story,
-                None if programs is None else programs.get(host),
+                partial(_programs, experiment, dict(programs or {}), host),
                 queues=queues,
-                file=LabFile(hosts=members, masters=dict(masters), acks=policies, routes=by_name)
-                if both_ways or changing
-                else None,
+                file=self._file(members, queues, policies) if both_ways or changing else None,
                 runs=host not in with_frames,
             )
         self.led = LedQueue(self.hosts, roll_cycle, rate, seed) if changing else None
@@ -200,6 +205,46 @@ class Cluster:
                 )
                 for master, name in queues.items()
             }
+        )
+        self.scene = self._scene(experiment, plan, seed)
+
+    def _file(
+        self, members: Sequence[int], queues: Mapping[int, str], acks: Mapping[str, int]
+    ) -> LabFile:
+        """The file of the cluster, for one host."""
+        masters = {name: master for master, name in queues.items()}
+        routes = {queues[master]: vias for master, vias in self._vias.items()}
+        return LabFile(hosts=members, masters=masters, acks=acks, routes=routes)
+
+    def _scene(self, experiment: Experiment, plan: RunPlan | None, seed: int) -> Scene:
+        """The sites of a user, none of which has begun."""
+        for queue in (self.led, *self.streams.values()):
+            if queue is not None:
+                queue.written.is_open = experiment.writes
+        history, quiet = History(self.story), trio.Event()
+        addresses = {host: address_of(host) for host in self.hosts}
+        workloads, services = {}, {}
+        for nth, work in enumerate(experiment.services):
+            disk = _rng(f"disk of service {nth}", seed)
+            machine = service_machine(nth, self.folder, disk, self.story)
+            addresses[machine.host] = address_of(machine.host)
+            rng = _rng(f"service {nth}", seed)
+            services[machine.host] = Site(machine, "service", work, rng, history, quiet, addresses)
+        if experiment.workload is not None:
+            for host, each in self.hosts.items():
+                rng, work = _rng(f"workload {host}", seed), experiment.workload
+                workloads[host] = Site(
+                    each.machine, "workload", work, rng, history, quiet, addresses, each
+                )
+        return Scene(
+            plan=plan,
+            story=self.story,
+            history=history,
+            quiet=quiet,
+            network=self.network,
+            hosts=self.hosts,
+            workloads=workloads,
+            services=services,
         )
 
     def _stream(
@@ -220,20 +265,27 @@ class Cluster:
         word_watch().look()
 
     def start(self) -> None:
-        """Applications make their queues; all hosts start."""
+        """Services start; applications make their queues; all hosts start, and workloads."""
+        for site in self.scene.services.values():
+            site.begin(self.network, self._freezer, self._nursery)
         for stream in self.streams.values():
             stream.application.append()
         if self.led is not None:
             self.led.applications[SOURCE].append()
         for each in self.hosts.values():
             each.start()
+        for host, site in self.scene.workloads.items():
+            life = site.begin(self.network, self._freezer, self._nursery)
+            self.hosts[host].companions.append(life)
 
     async def stop(self) -> None:
-        """All hosts end in order."""
-        for each in self.hosts.values():
+        """All hosts end in order, and workloads and services."""
+        sites = [*self.scene.workloads.values(), *self.scene.services.values()]
+        ending: list[LabHost | ProcessLife] = [*self.hosts.values(), *(each.life for each in sites)]
+        for each in ending:
             each.stop()
         with trio.move_on_after(_END_SECONDS):
-            while any(each.process is not None for each in self.hosts.values()):
+            while any(each.process is not None for each in ending):
                 await trio.sleep(0.1)
 
     async def settled(self, seconds: float = SETTLED_SECONDS) -> None:
@@ -278,6 +330,8 @@ async def running_cluster(
     with_frames: Collection[int] = (),
     routes: Collection[Route] = (),
     acks: int = 1,
+    experiment: Experiment = NOTHING,
+    plan: RunPlan | None = None,
 ) -> AsyncIterator[Cluster]:
     """Runs hosts for the length of a block; the arguments are those of `Cluster`.
 
@@ -300,6 +354,8 @@ async def running_cluster(
                 with_frames=with_frames,
                 routes=routes,
                 acks=acks,
+                experiment=experiment,
+                plan=plan,
             )
             trio.socket.set_custom_socket_factory(cluster.network)
             try:
@@ -311,6 +367,13 @@ async def running_cluster(
             nursery.cancel_scope.cancel()
     finally:
         give_back_time()  # behind the last task: each may have set it
+
+
+def _programs(
+    experiment: Experiment, own: Mapping[int, Program], host: int, process: Process
+) -> list[Program]:
+    program = own.get(host)
+    return [*([] if program is None else [program]), *experiment.programs_of(host, process)]
 
 
 def _shown(index: int) -> str:

@@ -3,11 +3,11 @@
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -19,14 +19,15 @@ from cqrepl.surroundings import within
 from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, Cause
 from cqrepl.testing.checker import BrokenPromiseError, content, is_readable
 from cqrepl.testing.cluster import Cluster, Stream
+from cqrepl.testing.experiment import OwnFault
 from cqrepl.testing.labhosts import Copy, LabHost, fill_with_others
-from cqrepl.testing.labmachine import Machine, copy_directory
+from cqrepl.testing.labmachine import Machine, Process, copy_directory
 from cqrepl.testing.labroles import LIAR_HOST
 from cqrepl.testing.liar import Liar
 from cqrepl.testing.losses import taking
-from cqrepl.testing.network import Link
+from cqrepl.testing.network import Link, Weather
 from cqrepl.testing.operators import Operator
-from cqrepl.testing.plan import AT_LINKS, BY_OPERATORS, SOURCE, Fault, Kind, RunPlan
+from cqrepl.testing.plan import BY_OPERATORS, SOURCE, Fault, Kind, RunPlan
 
 DIES_WITHIN_SECONDS: Final = 3.0  # or it is killed where it stands
 FLIPS_WITHIN_SECONDS: Final = 3.0
@@ -39,13 +40,39 @@ FLOOD: Final = 100  # excerpts
 FLOOD_FILLING: Final = b"~" * 4000
 
 
-class Injector:
-    """Injects the faults of one plan into one cluster; `injected` counts them by kind."""
+class Mortal(Protocol):
+    """The process of a host or of a service, which can be ended and started."""
 
-    def __init__(self, plan: RunPlan, cluster: Cluster) -> None:
+    @property
+    def machine(self) -> Machine:
+        """The machine that it runs on."""
+
+    @property
+    def process(self) -> Process | None:
+        """The process, while there is one."""
+
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def freeze(self) -> Process | None: ...
+    def thaw(self, process: Process) -> None: ...
+    def stop(self) -> None: ...
+    def power_cut(self) -> None: ...
+
+
+class Injector:
+    """Injects the faults of one plan into one cluster; `injected` counts them by kind.
+
+    Args:
+        own: the faults of a user, by their names.
+    """
+
+    def __init__(
+        self, plan: RunPlan, cluster: Cluster, own: Mapping[str, OwnFault] | None = None
+    ) -> None:
         self.injected: Counter[str] = Counter()
         self._plan = plan
         self._cluster = cluster
+        self._faults = own or {}
         self._liars: Machine | None = None
         self.operator = (
             None
@@ -56,103 +83,75 @@ class Injector:
     async def inject(self, fault: Fault) -> None:
         """Waits for the time of a fault; returns when it is over."""
         await trio.sleep_until(fault.at)
-        self.injected[fault.kind.value] += 1
+        self.injected[fault.own or fault.kind.value] += 1
         self._cluster.story.tell("fault", str(fault))
-        host = self._cluster.hosts[fault.host]
-        match fault.kind:
-            case Kind.KILL | Kind.STOP | Kind.FREEZE | Kind.KILL_AT_CALL:
-                await self._end(fault, host)
-            case Kind.POWER_CUT | Kind.POWER_CUT_AT_CALL:
-                await self._power_cut(fault, host)
-            case Kind.DISK_FULL | Kind.DISK_ERROR | Kind.DISK_SLOW:
-                await self._trouble_disk(fault, host.machine)
-            case Kind.CLOCK_STEP:
-                host.machine.skew_ns += int(fault.step_s * 1e9)
-                if abs(fault.step_s) > CLOCKS_DIFFER_SECONDS:
-                    for stream in self._cluster.streams.values():
-                        stream.causes.append(Cause(fault.kind, fault.host, 0))
-            case Kind.FLOOD:
-                self._flood(fault)
-            case Kind.CUT_INSIDE:
-                self._cluster.network.cut_after(fault.nth, fault.host, fault.peer)
-            case Kind.CUT:
-                self._cut(fault)
-            case kind if kind in AT_LINKS:
-                await self._weather(fault)
-            case kind if kind in BY_OPERATORS:
-                assert self.operator is not None
-                await self.operator.act(fault)
-            case _:
-                await self._at_queue(fault, host)
+        await self.ACTS[fault.kind](self, fault)
 
-    async def _at_queue(self, fault: Fault, host: LabHost) -> None:
-        """At one queue of one host, or at who writes it."""
-        stream = self._stream(fault)
-        copy = host.copies[stream.master]
-        match fault.kind:
-            case Kind.KILL_APPLICATION:
-                stream.application.kill()
-            case Kind.BIT_FLIP:
-                await self._flip(copy, stream)
-            case Kind.LIAR | Kind.INTRUDER:
-                await self._liar(fault).run(fault.lasting)
-            case Kind.GC:
-                self._collect(copy, stream)
-            case Kind.ANEW | Kind.RESTORED | Kind.FOREIGN | Kind.SAME_DIRECTORY | Kind.ACK_LOG:
-                await self._operate(fault, copy, stream)
-            case Kind.FILE_GONE | Kind.FILE_OLD | Kind.MOVED_AWAY if copy.path.is_symlink():
-                pass  # it would be a file of the source, or no queue
-            case Kind.FILE_GONE:
-                self._remove_one(copy, stream)
-            case Kind.FILE_OLD:
-                await self._put_back_one(fault, copy, stream)
-            case Kind.MOVED_AWAY if copy.path.exists():
-                await self._move_away(fault, copy, stream)
-            case _:
-                assert fault.kind is Kind.MOVED_AWAY  # and there is nothing yet
+    def _mortal(self, fault: Fault) -> Mortal:
+        """The replication of a host, or a service."""
+        service = self._cluster.scene.services.get(fault.host)
+        return self._cluster.hosts[fault.host] if service is None else service.life
+
+    def _copy(self, fault: Fault) -> Copy:
+        """The copy of the queue that a fault is about."""
+        return self._cluster.hosts[fault.host].copies[self._stream(fault).master]
 
     def _stream(self, fault: Fault) -> Stream:
         """The stream of the queue that a fault is about."""
         return self._cluster.streams[fault.queue or SOURCE]
 
-    async def _end(self, fault: Fault, host: LabHost) -> None:
-        match fault.kind:
-            case Kind.FREEZE:
-                process = host.freeze()
-                await trio.sleep(fault.lasting)
-                if process is not None:
-                    host.thaw(process)
-                return
-            case Kind.KILL_AT_CALL if host.process is not None:
-                await _dies(host, fault.nth, host.kill, at_disk=False)
-            case Kind.STOP:
-                process = host.process
-                host.stop()
-                await trio.sleep(_ENDS_SECONDS)
-                with trio.move_on_after(_ENDS_SECONDS_MAX):  # its disk may be slow
-                    while process is not None and host.process is process:
-                        await trio.sleep(0.1)
-                if process is not None and host.process is process:
-                    text = f"{host.machine.name} has not ended within {_ENDS_SECONDS_MAX:g} s"
-                    raise BrokenPromiseError("ending", text)
-            case _:
-                host.kill()
-        await trio.sleep(fault.lasting)
-        host.start()
+    async def _kill(self, fault: Fault) -> None:
+        await self._dead(fault, self._mortal(fault).kill)
 
-    async def _power_cut(self, fault: Fault, host: LabHost) -> None:
-        own = self._cluster.streams.get(fault.host)
-        cut = partial(self._cut_power, host)
-        if fault.kind is Kind.POWER_CUT_AT_CALL and host.process is not None:
-            await _dies(host, fault.nth, cut, at_disk=True)
+    async def _dead(self, fault: Fault, die: Callable[[], None]) -> None:
+        """A process dies, and is started again when the fault is over."""
+        die()
+        await trio.sleep(fault.lasting)
+        self._mortal(fault).start()
+
+    async def _kill_at_call(self, fault: Fault) -> None:
+        mortal = self._mortal(fault)
+        await _dies(mortal, fault.nth, mortal.kill, at_disk=False)
+        await self._dead(fault, lambda: None)
+
+    async def _freeze(self, fault: Fault) -> None:
+        mortal = self._mortal(fault)
+        process = mortal.freeze()
+        await trio.sleep(fault.lasting)
+        if process is not None:
+            mortal.thaw(process)
+
+    async def _stop(self, fault: Fault) -> None:
+        mortal = self._mortal(fault)
+        process = mortal.process
+        mortal.stop()
+        await trio.sleep(_ENDS_SECONDS)
+        with trio.move_on_after(_ENDS_SECONDS_MAX):  # its disk may be slow
+            while process is not None and mortal.process is process:
+                await trio.sleep(0.1)
+        if process is not None and mortal.process is process:
+            text = f"{mortal.machine.name} has not ended within {_ENDS_SECONDS_MAX:g} s"
+            raise BrokenPromiseError("ending", text)
+        await self._dead(fault, lambda: None)
+
+    async def _power_cut(self, fault: Fault) -> None:
+        mortal = self._mortal(fault)
+        cut = self._power_of(mortal)
+        if fault.kind is Kind.POWER_CUT_AT_CALL:
+            await _dies(mortal, fault.nth, cut, at_disk=True)
         else:
             cut()
         await trio.sleep(fault.lasting)
-        if self._cluster.led is not None:
+        if self._cluster.led is not None and fault.host in self._cluster.hosts:
             self._cluster.led.applications[fault.host].go_on()
+        own = self._cluster.streams.get(fault.host)
         if own is not None:
             own.application.restart()
-        host.start()
+        mortal.start()
+
+    def _power_of(self, mortal: Mortal) -> Callable[[], None]:
+        """A function that cuts the power of its machine."""
+        return partial(self._cut_power, mortal) if isinstance(mortal, LabHost) else mortal.power_cut
 
     def _cut_power(self, host: LabHost) -> None:
         if self.operator is not None:
@@ -164,20 +163,44 @@ class Injector:
                 losses.enter_context(taking(stream, copy, Kind.POWER_CUT))
             host.power_cut()
 
-    async def _trouble_disk(self, fault: Fault, machine: Machine) -> None:
-        match fault.kind:
-            case Kind.DISK_ERROR:
-                machine.fail_in(fault.nth)
-                return
-            case Kind.DISK_FULL:
-                machine.is_full = True
-            case _:
-                machine.slow_s = fault.lasting / 4
+    async def _disk_error(self, fault: Fault) -> None:
+        self._mortal(fault).machine.fail_in(fault.nth)
+
+    async def _disk_full(self, fault: Fault) -> None:
+        machine = self._mortal(fault).machine
+        machine.is_full = True
         await trio.sleep(fault.lasting)
         machine.is_full, machine.slow_s = False, 0.0
 
-    async def _flip(self, copy: Copy, stream: Stream) -> None:
+    async def _disk_slow(self, fault: Fault) -> None:
+        machine = self._mortal(fault).machine
+        machine.slow_s = fault.lasting / 4
+        await trio.sleep(fault.lasting)
+        machine.is_full, machine.slow_s = False, 0.0
+
+    async def _clock_step(self, fault: Fault) -> None:
+        self._mortal(fault).machine.skew_ns += int(fault.step_s * 1e9)
+        if abs(fault.step_s) > CLOCKS_DIFFER_SECONDS:
+            for stream in self._cluster.streams.values():
+                stream.causes.append(Cause(fault.kind, fault.host, 0))
+
+    async def _act(self, fault: Fault) -> None:
+        """As an operator."""
+        assert self.operator is not None
+        await self.operator.act(fault)
+
+    async def _own(self, fault: Fault) -> None:
+        await self._faults[fault.own](self._cluster.scene, fault)
+
+    async def _kill_application(self, fault: Fault) -> None:
+        self._stream(fault).application.kill()
+
+    async def _lie(self, fault: Fault) -> None:
+        await self._liar(fault).run(fault.lasting)
+
+    async def _flip(self, fault: Fault) -> None:
         """Changes a bit of the last excerpt, before its copy has read it from the file."""
+        copy, stream = self._copy(fault), self._stream(fault)
         with trio.move_on_after(FLIPS_WITHIN_SECONDS):
             rng = random.Random(f"flip {self._plan.seed}")
             while not (copy.holds_unread and copy.flip_last(rng)):
@@ -197,45 +220,65 @@ class Injector:
 
     # ---- what operators do -----------------------------------------------------------------------
 
-    async def _operate(self, fault: Fault, copy: Copy, stream: Stream) -> None:
-        application, source, host = stream.application, stream.source, copy.host
-        if fault.kind is Kind.RESTORED:
-            await self._restore(fault, copy, stream)
-            return
+    async def _with_source_dead(self, fault: Fault, change: Callable[[], None]) -> None:
+        """An operator changes something while a host does not run."""
+        host = self._cluster.hosts[fault.host]
         host.kill()
-        match fault.kind:
-            case Kind.ANEW:
-                with taking(stream, copy, fault.kind):
-                    _remove(copy.path)
-                application.restart()
-                written = application.written
-                before = written.digests.copy(), written.newest.copy()
-                written.begin_anew()
-                application.append()
-                if written.newest:
-                    for sink in stream.sinks:
-                        sink.holds_others = True
-                else:  # its disk was in trouble: an empty queue takes back what its sinks have
-                    written.digests, written.newest = before
-            case Kind.FOREIGN:
-                with taking(stream, copy, fault.kind):
-                    _remove(copy.path)
-                fill_with_others(copy, self._plan.roll_cycle)
-                copy.holds_others = True
-            case Kind.SAME_DIRECTORY:
-                with taking(stream, copy, fault.kind):
-                    _remove(copy.path)
-                disk = source.host.machine.disk.relative_to(self._cluster.folder)
-                copy.path.symlink_to(Path("..", "..", disk, source.path.name))
-            case Kind.ACK_LOG:
-                host.ack_log = copy.path
+        change()
         await trio.sleep(fault.lasting)
         host.start()
-        if fault.kind is Kind.ACK_LOG:
-            await trio.sleep(fault.lasting + 1.0)
-            host.ack_log = None  # the operator has read why it does not start
 
-    async def _restore(self, fault: Fault, copy: Copy, stream: Stream) -> None:
+    async def _anew(self, fault: Fault) -> None:
+        await self._with_source_dead(fault, partial(self._make_anew, fault))
+
+    def _make_anew(self, fault: Fault) -> None:
+        copy, stream = self._copy(fault), self._stream(fault)
+        application, written = stream.application, stream.application.written
+        with taking(stream, copy, fault.kind):
+            _remove(copy.path)
+        application.restart()
+        before = written.digests.copy(), written.newest.copy()
+        written.begin_anew()
+        application.append()
+        if written.newest:
+            for sink in stream.sinks:
+                sink.holds_others = True
+        else:  # its disk was in trouble: an empty queue takes back what its sinks have
+            written.digests, written.newest = before
+
+    async def _foreign(self, fault: Fault) -> None:
+        await self._with_source_dead(fault, partial(self._put_another, fault))
+
+    def _put_another(self, fault: Fault) -> None:
+        copy, stream = self._copy(fault), self._stream(fault)
+        with taking(stream, copy, fault.kind):
+            _remove(copy.path)
+        fill_with_others(copy, self._plan.roll_cycle)
+        copy.holds_others = True
+
+    async def _same_directory(self, fault: Fault) -> None:
+        await self._with_source_dead(fault, partial(self._lead_into_source, fault))
+
+    def _lead_into_source(self, fault: Fault) -> None:
+        copy, stream = self._copy(fault), self._stream(fault)
+        with taking(stream, copy, fault.kind):
+            _remove(copy.path)
+        source = stream.source
+        disk = source.host.machine.disk.relative_to(self._cluster.folder)
+        copy.path.symlink_to(Path("..", "..", disk, source.path.name))
+
+    async def _ack_log(self, fault: Fault) -> None:
+        copy = self._copy(fault)
+
+        def log() -> None:
+            copy.host.ack_log = copy.path
+
+        await self._with_source_dead(fault, log)
+        await trio.sleep(fault.lasting + 1.0)
+        copy.host.ack_log = None  # the operator has read why it does not start
+
+    async def _restore(self, fault: Fault) -> None:
+        copy, stream = self._copy(fault), self._stream(fault)
         backup, written = f"backup of {fault.at}", stream.written
         host = copy.host
         copy_directory(copy.path, host.machine.path / backup)
@@ -250,8 +293,9 @@ class Injector:
         stream.application.restart()
         host.start()
 
-    def _collect(self, copy: Copy, stream: Stream) -> None:
+    async def _collect(self, fault: Fault) -> None:
         """Does what `cqrepl gc --apply` does, in a process of its own."""
+        copy, stream = self._copy(fault), self._stream(fault)
         host = copy.host
         process = host.machine.start("gc")
         before = _content(copy.path)
@@ -269,7 +313,10 @@ class Injector:
                 written.collected |= {index: before[index] for index in removed}
         host.machine.alive.discard(process.pid)
 
-    def _remove_one(self, copy: Copy, stream: Stream) -> None:
+    async def _remove_one(self, fault: Fault) -> None:
+        copy, stream = self._copy(fault), self._stream(fault)
+        if copy.path.is_symlink():
+            return  # it would be a file of the source
         # a host cannot tell of a file that went before it had looked at it
         files = sorted(copy.path.glob("*.cq4"))[1:-_SEEN_CYCLES]
         file = files[len(files) // 2] if files else None
@@ -278,9 +325,12 @@ class Injector:
                 file.unlink()
             copy.host.tell("a store file in the middle is removed")
 
-    async def _put_back_one(self, fault: Fault, copy: Copy, stream: Stream) -> None:
+    async def _put_back_one(self, fault: Fault) -> None:
         """Puts a store file back as it was before it was closed. With a long roll cycle no file has
         been closed by then, and nothing is done."""
+        copy, stream = self._copy(fault), self._stream(fault)
+        if copy.path.is_symlink():
+            return  # it would be a file of the source
         host = copy.host
         name = max((file.name for file in copy.path.glob("*.cq4")), default="")
         content = (copy.path / name).read_bytes() if name else b""
@@ -296,8 +346,11 @@ class Injector:
                 new.rename(copy.path / name)
             host.tell("an older store file is put in its place")
 
-    async def _move_away(self, fault: Fault, copy: Copy, stream: Stream) -> None:
+    async def _move_away(self, fault: Fault) -> None:
         """The process goes on; one that is started meanwhile makes a new copy, which goes."""
+        copy, stream = self._copy(fault), self._stream(fault)
+        if copy.path.is_symlink() or not copy.path.exists():
+            return  # it is no queue, or there is nothing yet
         host = copy.host
         name = f"{copy.name} of {fault.at}"
         with taking(stream, copy, fault.kind):
@@ -313,7 +366,7 @@ class Injector:
 
     # ---- links -----------------------------------------------------------------------------------
 
-    def _flood(self, fault: Fault) -> None:
+    async def _flood(self, fault: Fault) -> None:
         """Two hosts have more for each other than goes into a socket; of one queue, who leads."""
         payloads = [b"%d of a flood " % nth + FLOOD_FILLING for nth in range(FLOOD)]
         led = self._cluster.led
@@ -325,28 +378,47 @@ class Injector:
             self._cluster.streams[host].application.append(payloads)
         word_watch().look()
 
-    async def _weather(self, fault: Fault) -> None:
-        there = self._cluster.network.weather(fault.host, fault.peer)
-        back = self._cluster.network.weather(fault.peer, fault.host)
-        match fault.kind:
-            case Kind.STALL:
-                there.stall()
-                back.stall()
-            case Kind.STALL_ONE_WAY:
-                there.stall()
-            case Kind.SWALLOW:
-                there.is_swallowing = True
-            case Kind.SPLIT:
-                there.is_splitting = True
-            case Kind.SLOW:
-                there.delay_s = back.delay_s = (0.05, 0.4)
-        await trio.sleep(fault.lasting)
-        there.clear()
-        back.clear()
-        if fault.kind is Kind.SWALLOW:  # what was lost on the way, the system would send again
-            self._cut(fault)
+    def _ways(self, fault: Fault) -> tuple[Weather, Weather]:
+        """From the one host to the other, and back."""
+        network = self._cluster.network
+        there, back = (
+            network.weather(fault.host, fault.peer),
+            network.weather(fault.peer, fault.host),
+        )
+        return there, back
 
-    def _cut(self, fault: Fault) -> None:
+    async def _clears(self, fault: Fault) -> None:
+        await trio.sleep(fault.lasting)
+        for way in self._ways(fault):
+            way.clear()
+
+    async def _stall(self, fault: Fault) -> None:
+        for way in self._ways(fault):
+            way.stall()
+        await self._clears(fault)
+
+    async def _stall_one_way(self, fault: Fault) -> None:
+        self._ways(fault)[0].stall()
+        await self._clears(fault)
+
+    async def _swallow(self, fault: Fault) -> None:
+        self._ways(fault)[0].is_swallowing = True
+        await self._clears(fault)
+        await self._cut(fault)  # what was lost on the way, the system would send again
+
+    async def _split(self, fault: Fault) -> None:
+        self._ways(fault)[0].is_splitting = True
+        await self._clears(fault)
+
+    async def _slow(self, fault: Fault) -> None:
+        for way in self._ways(fault):
+            way.delay_s = (0.05, 0.4)
+        await self._clears(fault)
+
+    async def _cut_inside(self, fault: Fault) -> None:
+        self._cluster.network.cut_after(fault.nth, fault.host, fault.peer)
+
+    async def _cut(self, fault: Fault) -> None:
         """Cuts what is between the two hosts, whichever dialled."""
         pair = {fault.host, fault.peer}
 
@@ -355,16 +427,56 @@ class Injector:
 
         self._cluster.network.cut(is_between)
 
+    # by kinds of faults: the work of one. Every kind is here, which a test says
+    ACTS: Final[Mapping[Kind, Callable[["Injector", Fault], Awaitable[None]]]] = {
+        Kind.KILL: _kill,
+        Kind.KILL_AT_CALL: _kill_at_call,
+        Kind.KILL_APPLICATION: _kill_application,
+        Kind.FREEZE: _freeze,
+        Kind.STOP: _stop,
+        Kind.CUT: _cut,
+        Kind.STALL: _stall,
+        Kind.STALL_ONE_WAY: _stall_one_way,
+        Kind.SWALLOW: _swallow,
+        Kind.SPLIT: _split,
+        Kind.SLOW: _slow,
+        Kind.DISK_FULL: _disk_full,
+        Kind.DISK_ERROR: _disk_error,
+        Kind.DISK_SLOW: _disk_slow,
+        Kind.BIT_FLIP: _flip,
+        Kind.CLOCK_STEP: _clock_step,
+        Kind.LIAR: _lie,
+        Kind.POWER_CUT: _power_cut,
+        Kind.POWER_CUT_AT_CALL: _power_cut,
+        Kind.GC: _collect,
+        Kind.ANEW: _anew,
+        Kind.RESTORED: _restore,
+        Kind.FOREIGN: _foreign,
+        Kind.SAME_DIRECTORY: _same_directory,
+        Kind.FILE_GONE: _remove_one,
+        Kind.FILE_OLD: _put_back_one,
+        Kind.MOVED_AWAY: _move_away,
+        Kind.ACK_LOG: _ack_log,
+        Kind.INTRUDER: _lie,
+        Kind.CUT_INSIDE: _cut_inside,
+        Kind.FLOOD: _flood,
+        Kind.OWN: _own,
+        **dict.fromkeys(BY_OPERATORS, _act),
+    }
 
-async def _dies(host: LabHost, calls: int, die: Callable[[], None], *, at_disk: bool) -> None:
-    """A host's process dies at one of its next calls; or where it stands, if none comes."""
-    process = host.process
-    assert process is not None
+
+async def _dies(mortal: Mortal, calls: int, die: Callable[[], None], *, at_disk: bool) -> None:
+    """A process dies at one of its next calls; or where it stands, if none comes, or if there is no
+    process."""
+    process = mortal.process
+    if process is None:
+        die()
+        return
     process.die_in(calls, die, at_disk=at_disk)
     with trio.move_on_after(DIES_WITHIN_SECONDS):
-        while host.process is process:
+        while mortal.process is process:
             await trio.sleep(0.05)
-    if host.process is process:
+    if mortal.process is process:
         die()
 
 

@@ -1,16 +1,15 @@
 """The hosts of a run: replication, and an application that appends, each a process of its own."""
 
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import trio
 
 from cqrepl.host import Host
 from cqrepl.net.controlsocket import Values
-from cqrepl.net.errors import NetError
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError, QueueLocked
@@ -25,6 +24,7 @@ from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labmachine import Machine, Process
 from cqrepl.testing.labroles import HostStart, LabFile, Node, serving_by_file, serving_one_way
 from cqrepl.testing.network import Network
+from cqrepl.testing.processlife import ProcessLife
 from cqrepl.testing.story import Story
 
 QUEUE: Final = "q"  # where there is one
@@ -32,8 +32,16 @@ BATCHES: Final = (1, 1, 1, 2, 5)  # excerpts that an application appends at a ti
 BATCHES_WITH_BURSTS: Final = (*BATCHES, 300)
 PAYLOAD_BYTES: Final = (0, 3, 40, 300, 2000, 9000)  # the last takes three pages
 FOREIGN_EXCERPTS: Final = 5000
-_ENDS: Final = (QueueError, NetError, OSError)  # what a process ends with, and says
-RESTART_SECONDS: Final = 1.0  # a process that has ended by itself is started again after
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class RunsBeside(Protocol):
+    """A program with a task of its own, which runs for as long as its host serves."""
+
+    async def run(self, host: Node) -> None:
+        """The task."""
 
 
 class Copy:
@@ -126,14 +134,22 @@ class Copy:
         return True
 
 
+MakePrograms = Callable[[Process], Sequence[Program]]
+
+
 class LabHost:
     """The replication of one host, started again when it ends by itself.
 
     Args:
+        programs: makes those of one start of it.
         queues: the names of those that it has, by the ids of their masters.
         file: of its cluster: it is started as `cqrepl run` would be; without one as a source or a
             sink.
         runs: it sends and takes runs, with peers that do the same.
+
+    Attributes:
+        programs: those of its present start.
+        companions: processes that operators start when they start this one.
     """
 
     def __init__(
@@ -143,7 +159,7 @@ class LabHost:
         freezer: Freezer,
         nursery: trio.Nursery,
         story: Story,
-        program: Program | None = None,
+        programs: MakePrograms = lambda _: (),
         *,
         queues: Mapping[int, str],
         file: LabFile | None = None,
@@ -151,25 +167,33 @@ class LabHost:
     ) -> None:
         self.machine = machine
         self.copies = {master: Copy(self, name, master) for master, name in queues.items()}
-        self._freezer = freezer
-        self._program = program
+        self._make_programs = programs
         self.file = file
         self._runs = runs
         self.node: Node | None = None
-        self.process: Process | None = None
-        self.ends: list[str] = []  # why it has ended by itself, since it has served last
+        self.programs: Sequence[Program] = ()
+        self.companions: list[ProcessLife] = []
         self.has_lost_power = False
         self.ack_log: Path | None = None  # of a source, from its next start on
-        self._network = network
-        self._nursery = nursery
         self._story = story
-        self._scope = trio.CancelScope()
-        self._stopping = trio.Event()
         self._asking: set[trio.CancelScope] = set()  # operators, who wait for an answer
+        self._life = ProcessLife(
+            machine, network, freezer, nursery, story, "replication", self._serving, self._gone
+        )
 
     @property
     def host(self) -> int:
         return self.machine.host
+
+    @property
+    def process(self) -> Process | None:
+        """The process, while there is one."""
+        return self._life.process
+
+    @property
+    def ends(self) -> list[str]:
+        """The reasons for which it has ended by itself, since it has served last."""
+        return self._life.ends
 
     @property
     def source(self) -> Source | None:
@@ -193,44 +217,30 @@ class LabHost:
         self._story.tell(self.machine.name, text)
 
     def start(self) -> None:
-        if self.process is not None:
-            return
-        self.process = self.machine.start("replication")
-        self._scope, self._stopping = trio.CancelScope(), trio.Event()
-        self._story.tell(self.machine.name, "replication starts")
-        self._nursery.start_soon(self._run, self.process, self._scope, self._stopping)
+        """Starts it, and its companions; nothing for those that are there."""
+        self._life.start()
+        for each in self.companions:
+            each.start()
 
     def kill(self) -> None:
         """Ends it as `kill -9` does: what it has stored so far stays, its connections break."""
-        if self.process is None:
-            return
-        self._story.tell(self.machine.name, "replication is killed")
-        self.machine.killed(self.process)
-        self._leave(self.process)
+        self._life.kill()
 
     def freeze(self) -> Process | None:
         """Replication stands still; what is to be thawed, None while there is none."""
-        if self.process is not None:
-            self._story.tell(self.machine.name, "replication is frozen")
-            self._freezer.freeze(self.process)
-        return self.process
+        return self._life.freeze()
 
     def thaw(self, process: Process) -> None:
         """It goes on, unless it was killed meanwhile."""
-        self._story.tell(self.machine.name, "replication goes on")
-        self._freezer.thaw(process)
+        self._life.thaw(process)
 
     def power_cut(self) -> None:
         self.has_lost_power = True
         self.machine.power_cut()
-        if self.process is not None:
-            self._leave(self.process)
 
     def stop(self) -> None:
         """Asks it to end in order."""
-        if self.process is not None:
-            self._story.tell(self.machine.name, "replication is told to end")
-            self._stopping.set()
+        self._life.stop()
 
     async def ask(self, asked: Values) -> Values | None:
         """Asks a host of a cluster at its socket; None where there is none, or it goes meanwhile.
@@ -239,63 +249,49 @@ class LabHost:
         Args:
             asked: as `cqrepl.net.controlsocket` has it.
         """
-        process, node = self.process, self.node
-        if process is None or not isinstance(node, Host):
+        node = self.node
+        return None if not isinstance(node, Host) else await self.during(node.control.do, asked)
+
+    async def during(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T | None:
+        """The result of a piece of work in the process, as a task of it; None where there is no
+        process that serves, or it goes meanwhile."""
+        process = self.process
+        if process is None or self.node is None:
             return None
         scope = trio.CancelScope()
         self._asking.add(scope)
-        answer: Values | None = None
+        result: T | None = None
         try:
             with within(process), scope:
-                answer = await node.control.do(asked)
+                result = await work(*arguments)
         finally:
             self._asking.discard(scope)
-        return answer if self.process is process else None
+        return result if self.process is process else None
+
+    def _gone(self) -> None:
+        self._hang_up()
+        self.node, self.programs = None, ()
 
     def _hang_up(self) -> None:
         for each in self._asking:
             each.cancel()
 
-    def _leave(self, process: Process) -> None:
-        self._hang_up()
-        self._freezer.thaw(process)
-        self._network.host_died(self.host)
-        self.process, self.node = None, None
-        self._scope.cancel()
+    @asynccontextmanager
+    async def _serving(self, process: Process) -> AsyncIterator[None]:
+        programs = self._make_programs(process)
+        async with self._made(programs) as node, trio.open_nursery() as nursery:
+            for each in programs:
+                if isinstance(each, RunsBeside):
+                    nursery.start_soon(each.run, node)
+            self.node, self.programs = node, programs
+            try:
+                yield
+            finally:
+                self._hang_up()
+            nursery.cancel_scope.cancel()
 
-    async def _run(self, process: Process, scope: trio.CancelScope, stopping: trio.Event) -> None:
-        with within(process), scope:
-            while not stopping.is_set():
-                try:
-                    async with self._serving() as node:
-                        self.node = node
-                        self.ends.clear()
-                        try:
-                            await stopping.wait()
-                        finally:
-                            self._hang_up()
-                except _ENDS as error:
-                    self._ended(str(error))
-                except BaseExceptionGroup as group:
-                    errors, others = group.split(_ENDS)
-                    if others is not None:
-                        raise
-                    assert errors is not None
-                    self._ended("; ".join(str(each) for each in errors.exceptions))
-                self.node = None
-                if not stopping.is_set():
-                    await trio.sleep(RESTART_SECONDS)
-        if self.process is process:  # it was not killed
-            self.machine.alive.discard(process.pid)
-            self.process, self.node = None, None
-            self._story.tell(self.machine.name, "replication has ended")
-
-    def _ended(self, why: str) -> None:
-        self.ends.append(why)
-        self._story.tell(self.machine.name, f"replication ends by itself: {why}")
-
-    def _serving(self) -> AbstractAsyncContextManager[Node]:
-        start = HostStart(self.host, self._program, self.ack_log, runs=self._runs)
+    def _made(self, programs: Sequence[Program]) -> AbstractAsyncContextManager[Node]:
+        start = HostStart(self.host, programs, self.ack_log, runs=self._runs)
         if self.file is not None:
             return serving_by_file(start, self.file, self.machine.path)
         [copy] = self.copies.values()

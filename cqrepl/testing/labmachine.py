@@ -50,18 +50,21 @@ _KEPT: Final = (0.0, 0.1, 0.5, 0.9, 1.0)  # of what was not synced, so much surv
 class Machine:
     """A host's machine; `path` is its disk as it is now."""
 
-    def __init__(self, host: int, folder: Path, rng: random.Random, story: Story) -> None:
+    def __init__(
+        self, host: int, folder: Path, rng: random.Random, story: Story, *, name: str = ""
+    ) -> None:
         self.host = host
-        self.name = f"host {host}"
+        self.name = name or f"host {host}"
+        self.story: Final = story
         self.skew_ns = 0
         self.loses_power = True  # if not, no check asks what has reached the disk
         self.is_full = False
         self.slow_s = 0.0  # what work at the disk takes besides
         self.alive: set[int] = set()
+        self.at_power_cut: list[Callable[[], None]] = []  # called once its processes are dead
         self.all_disks = folder.parent
         self._folder = folder
         self._rng = rng
-        self._story = story
         self.rests_late = _first_of(rng) < SHARE_LATE
         self._boots = 1
         self._processes = 0
@@ -122,9 +125,11 @@ class Machine:
         self._boots += 1
         self._given_up.clear()
         self._durable = {os.stat(path).st_ino: Pages.at(path) for path in self._files()}
-        self._story.tell(self.name, f"power cut: {torn} pages and {gone} names are lost")
+        self.story.tell(self.name, f"power cut: {torn} pages and {gone} names are lost")
         if back:
-            self._story.tell(self.name, f"power cut: {back} changes of names are taken back")
+            self.story.tell(self.name, f"power cut: {back} changes of names are taken back")
+        for each in self.at_power_cut:
+            each()
 
     def _restored(self, path: Path, kept: Path) -> None:
         """A file that was replaced or removed is there again, as far as it had reached the disk."""
@@ -195,7 +200,7 @@ class Machine:
         if self._error_in:
             self._error_in -= 1
             if not self._error_in:
-                self._story.tell(self.name, "a call to the disk fails")
+                self.story.tell(self.name, "a call to the disk fails")
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def wall_ns(self, slept_s: float) -> int:

@@ -11,9 +11,9 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +23,12 @@ from trio.testing import MockClock
 from cqrepl.testing.bystander import Bystander
 from cqrepl.testing.checker import BrokenPromiseError, check_agreed, check_moving
 from cqrepl.testing.cluster import Cluster, running_cluster
+from cqrepl.testing.experiment import NOTHING, Check, Experiment, MakeProgram, OwnFault
 from cqrepl.testing.faults import Injector
+from cqrepl.testing.history import History
 from cqrepl.testing.judge import Judge
 from cqrepl.testing.labhosts import LabHost
+from cqrepl.testing.labmachine import Machine
 from cqrepl.testing.ledjudge import LedJudge
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.ledwaits import LedWaits
@@ -34,6 +37,7 @@ from cqrepl.testing.order import ordered_by
 from cqrepl.testing.plan import Kind, RunPlan
 from cqrepl.testing.quietanswers import check_answers
 from cqrepl.testing.safewaits import SafeWaits
+from cqrepl.testing.site import Work
 from cqrepl.testing.standstill import Standstill
 from cqrepl.testing.story import Carried, Happening, Story
 
@@ -74,19 +78,50 @@ class Outcome:
     timed_out: int
     admitted: int
     waits: bool
+    experiment: Experiment = field(default=NOTHING, repr=False)
+    history: History = field(default_factory=History, repr=False)
 
 
-def run(plan: RunPlan, *, waits: bool = False) -> Outcome:
-    """Runs a plan.
+def run(
+    plan: RunPlan,
+    *,
+    waits: bool = False,
+    programs: Sequence[MakeProgram] = (),
+    workload: Work | None = None,
+    services: Sequence[Work] = (),
+    checks: Sequence[Check] = (),
+    faults: Mapping[str, OwnFault] | None = None,
+    writes: bool = False,
+) -> Outcome:
+    """Runs a plan, with parts of a user (`cqrepl.testing.experiment`).
 
     Args:
         waits: programs wait as policies say, and what they called safe has to be there in the end;
             not with faults that no policy covers (`safewaits.NOT_COVERED`).
+        programs: make the programs of each start of a host.
+        workload: runs beside each host.
+        services: run on machines of their own. `RunPlan.with_parts` draws faults for them.
+        checks: find what is not as it must be.
+        faults: by their names, those that the plan has of a user.
+        writes: programs or workloads append to the queues of the run, too.
     """
+    experiment = Experiment(
+        programs=programs,
+        workload=workload,
+        services=services,
+        checks=checks,
+        faults=faults or {},
+        writes=writes,
+    )
+    return run_experiment(plan, experiment, waits=waits)
+
+
+def run_experiment(plan: RunPlan, experiment: Experiment, *, waits: bool = False) -> Outcome:
+    """Runs a plan with the parts of a user; the arguments are those of `run`."""
     story = Story()
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="cqrepl-", dir=_MEMORY if _MEMORY.is_dir() else None))
-    laboratory = _Laboratory(plan, story, waits=waits)
+    laboratory = _Laboratory(plan, story, experiment, waits=waits)
     broken = None
     try:
         # no path of this machine, which another run would not have, gets into what hosts say
@@ -111,6 +146,8 @@ def run(plan: RunPlan, *, waits: bool = False) -> Outcome:
         appended=laboratory.appended,
         real_seconds=time.perf_counter() - started,
         waits=waits,
+        experiment=experiment,
+        history=laboratory.history,
         called_safe=sum((each.called for each in laboratory.waits), Counter()),
         timed_out=sum(each.timed.ended for each in laboratory.waits),
         admitted=sum(each.admitted for each in laboratory.waits if isinstance(each, SafeWaits)),
@@ -120,8 +157,10 @@ def run(plan: RunPlan, *, waits: bool = False) -> Outcome:
 class _Laboratory:
     """One run of one plan."""
 
-    def __init__(self, plan: RunPlan, story: Story, *, waits: bool) -> None:
+    def __init__(self, plan: RunPlan, story: Story, experiment: Experiment, *, waits: bool) -> None:
         self.plan = plan
+        self.history = History()  # until the run begins
+        self._experiment = experiment
         self.waits: list[SafeWaits | LedWaits] = []
         self._has_waits = waits
         self.injected: Counter[str] = Counter()
@@ -149,12 +188,15 @@ class _Laboratory:
                 with_frames=plan.with_frames,
                 routes=plan.routes,
                 acks=plan.acks,
+                experiment=self._experiment,
+                plan=plan,
             ) as self._cluster,
             trio.open_nursery() as nursery,
         ):
             self._hosts = self._cluster.hosts
-            for each in self._hosts.values():
-                each.machine.loses_power = self._loses_power
+            self.history = self._cluster.scene.history
+            for machine in self._machines:
+                machine.loses_power = self._loses_power
             standstill = Standstill(nursery.cancel_scope)
             trio.lowlevel.add_instrument(standstill)
             streams = self._cluster.streams.values()
@@ -170,7 +212,7 @@ class _Laboratory:
             for stream in streams:
                 for copy in (stream.source, *stream.sinks):
                     nursery.start_soon(Bystander(copy, stream).run)
-            injector = Injector(plan, self._cluster)
+            injector = Injector(plan, self._cluster, self._experiment.faults)
             self.injected = injector.injected
             if self._cluster.led is not None:
                 self._begin_led(nursery, self._cluster.led, injector.operator)
@@ -196,13 +238,18 @@ class _Laboratory:
     def _loses_power(self) -> bool:
         return any(fault.kind in _WITH_POWER_CUTS for fault in self.plan.faults)
 
+    @property
+    def _machines(self) -> list[Machine]:
+        services = self._cluster.scene.services.values()
+        return [*(each.machine for each in self._hosts.values()), *(s.machine for s in services)]
+
     async def _write_back(self) -> None:
         if not self._loses_power:
             return
         while True:
             await trio.sleep(WRITE_BACK_SECONDS)
-            for each in self._hosts.values():
-                each.machine.write_back()
+            for machine in self._machines:
+                machine.write_back()
 
     # ---- checks ----------------------------------------------------------------------------------
 
@@ -218,6 +265,7 @@ class _Laboratory:
     async def _become_quiet(self) -> None:
         """No more faults, all hosts up, nothing appended: copies become equal, or say why not."""
         self._story.tell("laboratory", "no more faults")
+        self._cluster.scene.quiet.set()
         for stream in self._cluster.streams.values():
             stream.application.end_writing()
         if self._cluster.led is not None:
@@ -226,6 +274,8 @@ class _Laboratory:
         if any(fault.kind in _LATE for fault in self.plan.faults):
             longest += LATE_SECONDS
         await trio.sleep(longest)  # those that last end by themselves
+        for site in self._cluster.scene.services.values():
+            site.life.start()
         for each in self._hosts.values():
             each.start()
         if self._led_judge is not None:
@@ -240,18 +290,38 @@ class _Laboratory:
         return [*self._judges, *([] if self._led_judge is None else [self._led_judge])]
 
     def _judge(self) -> None:
-        check_agreed(entry.text for entry in self._story.entries)
-        for judge in self._judges:
-            judge.judge(was_collected=bool(self.injected[Kind.GC.value]))
-        for waits in self.waits:
-            if isinstance(waits, SafeWaits):
-                waits.check()
-        if self._led_judge is not None:
-            self._led_judge.judge()
+        for check in self.END_CHECKS:
+            check(self)
+        for own in self._experiment.checks:
+            for text in own(self._cluster.scene):
+                raise BrokenPromiseError(getattr(own, "__name__", type(own).__name__), text)
         streams = self._cluster.streams.values()
         self.appended = sum(stream.application.count for stream in streams)
         if self._cluster.led is not None:
             self.appended += len(self._cluster.led.appended)
+
+    def _check_said(self) -> None:
+        check_agreed(entry.text for entry in self._story.entries)
+
+    def _check_streams(self) -> None:
+        for judge in self._judges:
+            judge.judge(was_collected=bool(self.injected[Kind.GC.value]))
+
+    def _check_waits(self) -> None:
+        for waits in self.waits:
+            if isinstance(waits, SafeWaits):
+                waits.check()
+
+    def _check_led(self) -> None:
+        if self._led_judge is not None:
+            self._led_judge.judge()
+
+    END_CHECKS: Final[tuple[Callable[["_Laboratory"], None], ...]] = (
+        _check_said,
+        _check_streams,
+        _check_waits,
+        _check_led,
+    )
 
 
 def _promise_of(error: BaseException) -> BrokenPromiseError | None:

@@ -51,13 +51,13 @@ class HostStart(NamedTuple):
 
     Args:
         host: its id.
-        program: the handlers of its own that it has.
+        programs: those that add handlers of their own.
         ack_log: the queue into which its source logs acknowledgements.
         runs: it sends and takes runs, with peers that do the same.
     """
 
     host: int
-    program: Program | None
+    programs: Sequence[Program]
     ack_log: Path | None
     runs: bool
 
@@ -74,9 +74,9 @@ def serving_one_way(start: HostStart, path: Path, name: str) -> AbstractAsyncCon
     queues = {name: path}
     if start.host == SOURCE:
         options["listen"] = place
-        return serve_source(queues, program=start.program, ack_log=start.ack_log, **options)
+        return serve_source(queues, programs=start.programs, ack_log=start.ack_log, **options)
     options["connect"] = place
-    return serve_sink(queues, program=start.program, touch_ahead_bytes=0, **options)
+    return serve_sink(queues, programs=start.programs, touch_ahead_bytes=0, **options)
 
 
 @dataclass(kw_only=True)
@@ -133,8 +133,9 @@ def serving_by_file(start: HostStart, file: LabFile, base: Path) -> Host:
     """A host of a cluster, as `cqrepl run` starts it: it reads its file again when it is told."""
     read = partial(file.plan, start, base)
     made = read()
-    settings, program = made.settings, start.program
-    served = serve_host(settings, sources=made.sources, sinks=made.sinks, program=program)
+    served = serve_host(
+        made.settings, sources=made.sources, sinks=made.sinks, programs=start.programs
+    )
     reloader = Reloader(read, made)
 
     async def reload(_asked: Values) -> Values:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import trio
 
 from cqrepl.dump.recording import PIECE_MAX
-from cqrepl.surroundings import surroundings
+from cqrepl.surroundings import Surroundings, surroundings
 from cqrepl.testing.labmachine import Process
 from cqrepl.testing.story import Story
 
@@ -124,7 +124,7 @@ class Network(trio.abc.SocketFactory):
     def socket(self, family: int = 0, type: int = 0, proto: int = 0) -> "LabSocket":
         here = surroundings()
         assert isinstance(here, Process), "sockets are made by hosts of the laboratory"
-        return LabSocket(self, here.machine.host)
+        return LabSocket(self, here)
 
     def weather(self, source: int, target: int) -> Weather:
         """On the way from one host to another."""
@@ -147,11 +147,11 @@ class Network(trio.abc.SocketFactory):
         if not links:
             self._awaited[source, target] = count
 
-    def host_died(self, host: int) -> None:
+    def process_died(self, process: Surroundings) -> None:
         """No socket of it is there any more."""
-        self.cut(lambda link: host in link.hosts)
+        self.cut(lambda link: any(end.process is process for end in link.ends))
         for place, listener in list(self._listeners.items()):
-            if listener.host == host:
+            if listener.process is process:
                 del self._listeners[place]
 
     def listen(self, place: tuple[str, int], listener: "LabSocket") -> None:
@@ -173,7 +173,7 @@ class Network(trio.abc.SocketFactory):
         if listener is None or listener.is_closed:
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._ports += 1
-        accepted = LabSocket(self, listener.host)
+        accepted = LabSocket(self, listener.process)
         accepted.name, accepted.peer = place, (address_of(dialler.host), self._ports)
         dialler.name, dialler.peer = accepted.peer, place
         self._count += 1
@@ -242,9 +242,10 @@ class LabSocket(trio.socket.SocketType):
 
     family, type, proto = socket.AF_INET, socket.SOCK_STREAM, 0
 
-    def __init__(self, network: Network, host: int) -> None:
+    def __init__(self, network: Network, process: Process) -> None:
         super().__init__()
-        self.host = host
+        self.process = process
+        self.host = process.machine.host
         self.is_closed = False
         self.name: tuple[str, int] = ("", 0)
         self.peer: tuple[str, int] | None = None

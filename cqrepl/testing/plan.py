@@ -6,7 +6,7 @@ changes no other, which is how a failing run is made short.
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple, Self
@@ -77,6 +77,8 @@ class Kind(Enum):
     NEW_MASTER = "new-master"  # by the file, with reloads
     OTHER_QUEUE = "other-queue"  # is added to the file, or removed from it
     LIMIT = "limit"  # of the file
+    # what a user has brought
+    OWN = "own"
 
 
 WEIGHTS: Final = {
@@ -109,6 +111,26 @@ WEIGHTS: Final = {
     Kind.MOVED_AWAY: 1,
     Kind.ACK_LOG: 1,
     Kind.INTRUDER: 1,
+}
+SERVICE_FIRST: Final = 101  # number of the first machine that has a service
+FAULT_EVERY_SECONDS_AT_SERVICES: Final = 8.0
+FAULT_EVERY_SECONDS_OWN: Final = 8.0
+WEIGHTS_AT_SERVICES: Final = {
+    Kind.KILL: 6,
+    Kind.KILL_AT_CALL: 2,
+    Kind.FREEZE: 3,
+    Kind.STOP: 2,
+    Kind.CUT: 6,
+    Kind.STALL: 3,
+    Kind.STALL_ONE_WAY: 3,
+    Kind.SWALLOW: 3,
+    Kind.SPLIT: 2,
+    Kind.SLOW: 2,
+    Kind.DISK_FULL: 1,
+    Kind.DISK_ERROR: 1,
+    Kind.CLOCK_STEP: 1,
+    Kind.POWER_CUT: 2,
+    Kind.POWER_CUT_AT_CALL: 1,
 }
 INSIDE: Final = {Kind.CUT_INSIDE: 8, Kind.FLOOD: 4}  # documents, and full sockets
 WEIGHTS_BOTH_WAYS: Final = WEIGHTS | INSIDE
@@ -212,6 +234,7 @@ class Fault:
     step_s: float = 0.0
     nth: int = 1
     queue: int = 0
+    own: str = field(default="", repr=False)  # the name of a fault of a user
 
     def __str__(self) -> str:
         at_link = self.kind in AT_LINKS
@@ -223,7 +246,7 @@ class Fault:
         if self.kind is Kind.CUT_INSIDE:
             call = f" {self.nth} bytes on"
         lasting = "" if self.kind in AT_ONCE else f" for {self.lasting:g} s"
-        return f"{self.kind.value}{call}{step} at {where}{lasting}"
+        return f"{self.own or self.kind.value}{call}{step} at {where}{lasting}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +260,7 @@ class RunPlan:
         bursts: applications append hundreds of excerpts now and then.
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
         routes: of hosts that are both, those which take a queue from another one than its master.
+        services: how many a user has brought, on machines of their own.
         acks: where roles change, how many other hosts the policy of the queue waits for.
         cut_inside: as the faults were drawn, where roles change.
     """
@@ -254,6 +278,7 @@ class RunPlan:
     routes: tuple[Route, ...] = ()
     acks: int = 1
     cut_inside: bool = field(default=False, repr=False)  # by its faults two keys differ anyway
+    services: int = field(default=0, repr=False)
 
     @classmethod
     def of(
@@ -345,6 +370,28 @@ class RunPlan:
             with_frames=tuple(_with_frames(seed, count, runs)),
         )
 
+    def with_parts(self, services: int, own: Iterable[str]) -> Self:
+        """The same plan for a run with parts of a user, and faults for them besides, drawn from the
+        seed.
+
+        Args:
+            services: how many there are.
+            own: the names of a user's faults.
+        """
+        rng, names = random.Random(f"parts {self.seed}"), sorted(own)
+        faults = list(self.faults)
+        if services:
+            faults += _faults(
+                rng, FAULT_EVERY_SECONDS_AT_SERVICES, 0.0, self.seconds,
+                lambda at: _fault_at_service(rng, at, self.hosts, services),
+            )  # fmt: skip
+        if names:
+            faults += _faults(
+                rng, FAULT_EVERY_SECONDS_OWN, 0.0, self.seconds,
+                lambda at: _fault_own(rng, at, self.hosts, names),
+            )  # fmt: skip
+        return replace(self, faults=tuple(faults), services=services)
+
     def only(self, faults: Iterable[Fault]) -> Self:
         """The same plan with these faults and no others."""
         return replace(self, faults=tuple(faults))
@@ -352,7 +399,11 @@ class RunPlan:
     @property
     def key(self) -> str:
         """Stands for this very plan, faults included."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        # plans without what came later keep their keys
+        later = [each.own for each in self.faults if each.own]
+        later += [f"{self.services} services"] if self.services else []
+        text = repr(self) + "".join(later)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         roles = " both ways" if self.both_ways else " changing roles" if self.changing else ""
@@ -465,3 +516,20 @@ def _fault_changing(
     peer = other if kind in AT_LINKS else 0
     nth = rng.choice(BYTES if kind is Kind.CUT_INSIDE else CALLS)
     return Fault(round(at, 3), kind, host, peer, lasting, step_s, nth)
+
+
+def _fault_at_service(rng: random.Random, at: float, hosts: int, services: int) -> Fault:
+    """At its machine, or on the way between it and a host."""
+    [kind] = rng.choices(list(WEIGHTS_AT_SERVICES), list(WEIGHTS_AT_SERVICES.values()))
+    ends = [SERVICE_FIRST + rng.randrange(services), rng.randrange(1, hosts + 1)]
+    if kind in AT_LINKS:
+        rng.shuffle(ends)
+    lasting, step_s = rng.choice(LASTING_SECONDS), rng.choice(CLOCK_STEPS_SECONDS)
+    peer = ends[1] if kind in AT_LINKS else 0
+    return Fault(round(at, 3), kind, ends[0], peer, lasting, step_s, rng.choice(CALLS))
+
+
+def _fault_own(rng: random.Random, at: float, hosts: int, names: Sequence[str]) -> Fault:
+    host, peer = rng.sample(range(1, hosts + 1), 2)
+    lasting, nth, name = rng.choice(LASTING_SECONDS), rng.choice(CALLS), rng.choice(names)
+    return Fault(round(at, 3), Kind.OWN, host, peer, lasting, nth=nth, own=name)

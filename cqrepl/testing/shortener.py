@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from cqrepl.testing.laboratory import Outcome, run
+from cqrepl.testing.laboratory import Outcome, run_experiment
 from cqrepl.testing.plan import Fault, RunPlan
 
 RUNS_MAX = 60
@@ -47,7 +47,7 @@ class _Shortening:
         if plan == self._best.plan or self._left <= 0:
             return False
         self._left -= 1
-        outcome = run(plan, waits=self._best.waits)
+        outcome = run_experiment(plan, self._best.experiment, waits=self._best.waits)
         if outcome.check != self._best.check:
             return False
         self._best = outcome

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from cqrepl.surroundings import within
-from cqrepl.testing.labmachine import Machine
+from cqrepl.testing.labmachine import Machine, Process
 from cqrepl.testing.network import Network, address_of
 from cqrepl.testing.story import Story
 
@@ -20,8 +20,10 @@ PORT = 7000
 class Ends:
     """Both ends of one connection, from host 2 to host 1."""
 
-    def __init__(self, network: Network, near: trio.SocketStream, far: trio.SocketStream) -> None:
-        self.network, self.near, self.far = network, near, far
+    def __init__(
+        self, network: Network, near: trio.SocketStream, far: trio.SocketStream, listener: Process
+    ) -> None:
+        self.network, self.near, self.far, self.listener = network, near, far, listener
 
 
 @asynccontextmanager
@@ -31,13 +33,14 @@ async def connected(tmp_path: Path) -> AsyncIterator[Ends]:
         network = Network(nursery, random.Random(1), story)
         trio.socket.set_custom_socket_factory(network)
         hosts = [Machine(h, tmp_path / str(h), random.Random(h), story) for h in (1, 2)]
-        with within(hosts[0].start("listener")):
+        process = hosts[0].start("listener")
+        with within(process):
             [listener] = await trio.open_tcp_listeners(PORT, host=address_of(1))
         with within(hosts[1].start("dialler")):
             near = await trio.open_tcp_stream(address_of(1), PORT)
         far = await listener.accept()
         try:
-            yield Ends(network, near, far)
+            yield Ends(network, near, far, process)
         finally:
             network.close()
             await listener.aclose()
@@ -114,7 +117,7 @@ async def test_no_connection_to_a_host_that_does_not_listen(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with connected(tmp_path) as ends:
-        ends.network.host_died(1)
+        ends.network.process_died(ends.listener)
         dialler = Machine(3, tmp_path / "3", random.Random(3), Story()).start("dialler")
         with within(dialler), pytest.raises(OSError, match="all attempts to connect"):
             await trio.open_tcp_stream(address_of(1), PORT)
