@@ -61,6 +61,7 @@ _WAITING_MAX: Final = 64  # answers
 _ASKED_MAX: Final = 1024  # of a queue
 _TO_LEAD_MAX: Final = 8  # of a queue: the same host asks again with its next connection
 _FAILED: Final = (NetError, QueueError, OSError, ValueError)
+_IS_PAUSED: Final = "it is paused by operator: resume it first"
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -378,7 +379,7 @@ class FenceDesk:
                 epochs=taken.epochs.now,
                 is_source=False,
                 is_there=taken.is_there,
-                held="it is paused by operator: resume it first" if is_paused else "",
+                held=_IS_PAUSED if is_paused else "",
                 trouble="" if trouble is None else trouble.message,
                 unproved=_unproved(taken),
             )
@@ -390,6 +391,7 @@ class FenceDesk:
             next_index=end,
             epochs=streamed.epochs.now,
             is_source=True,
+            held=_IS_PAUSED if streamed.life.hold.reason is not None else "",
             unproved=streamed.disk.unproved_from,
         )
 

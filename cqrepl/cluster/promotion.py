@@ -25,6 +25,9 @@ first epoch only, or all. Then it is the longest of those that may be; and those
 host that is to lead where no epoch is known that both have had, are to be held against it. Where
 that is not done, or they differ, what was safe may be lost.
 
+The host that leads is promoted too, where there is no epoch yet, or where the next one is to have
+other members: it steps down, and leads on in the epoch that is made.
+
 Not so where a power cut may have taken the old leader's end; nor where there was no epoch, and the
 host that is called the master here streams nothing: another host leads then, by a newer file.
 """
@@ -319,7 +322,8 @@ def _cannot_lead(
     # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
     # and so is one that others have promised not to follow, for a host that has not begun to lead
     is_alone = _streams(to, positions) == NOBODY
-    if is_alone and positions[to].epochs.promised == heard and _leads(to, positions):
+    # where there is no epoch, one that leads begins the first
+    if is_alone and heard == positions[to].epochs.promised != 0 and _leads(to, positions):
         return f"host {to} leads it already"
     if has_tail:
         return f"host {to} has excerpts that are not the queue's: it follows first"

@@ -150,7 +150,10 @@ class Direction:
                 # one that the operator gives away goes on with its new master
                 is_given = self._given_to.get(queue.name) == leader
                 is_paused = queue.life.hold.reason is not None and not is_given
-                why = why or f"host {leader} leads it in epoch {epoch}"
+                leads = f"host {leader} leads it in epoch {epoch}"
+                if leader == self._own:
+                    leads = f"it is to lead in epoch {epoch}, which begins anew"
+                why = why or leads
                 await self._take_in(queue, why, fence, stays_paused=is_paused)
 
     @contextmanager
@@ -169,7 +172,7 @@ class Direction:
             Refused: it does not lead the queue.
             QueueError, OSError: as `step_down`; it leads as before.
         """
-        queue, own = self._source.queues.get(name), self._source.endpoint.protocol.host_id
+        queue, own = self._source.queues.get(name), self._own
         if queue is None or queue.copy is not None:
             known = self._sink.queues[name].epochs.now
         else:
@@ -277,6 +280,10 @@ class Direction:
             for host_id in givers:
                 streamed.marks_of(host_id).raise_sent(NOTHING_SENT)
             self._source.add(streamed)
+
+    @property
+    def _own(self) -> int:
+        return self._source.endpoint.protocol.host_id
 
     def _is_connected(self, host_id: int) -> bool:
         return host_id in self._source.endpoint.connections

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from cqrepl import AppendsToCopy, Host, Queue
+from cqrepl import AppendsToCopy, Host, Queue, SteppedDown
 from cqrepl.cluster import fencekind
 from cqrepl.net.errors import Refused
 from cqrepl.protocol import StopReason
@@ -233,10 +233,47 @@ async def test_with_too_few_copies_it_is_refused(tmp_path: Path) -> None:
             assert len(read(folder)) == 2
 
 
+async def test_a_host_that_leads_without_an_epoch_begins_the_first(tmp_path: Path) -> None:
+    """So its writes have a number that tells them from those of a later leader. Where it is paused,
+    or the others do not promise, it leads as before."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 5, 3: 5})
+        leader = hosts.hosts[1]
+        first = leader.queue("a").leading
+        await leader.pause("a")
+        with pytest.raises(Refused, match="host 1: it is paused by operator: resume it first"):
+            await leader.leaders.promote("a")
+        await leader.resume("a")
+        await hosts.stop(2)
+        await hosts.stop(3)
+        with pytest.raises(Refused, match="2 hosts expected to promise, 1 does"):
+            await leader.leaders.promote("a")
+        assert (leader.position("a").role, first.has_stepped_down) == (Role.LEADING, False)
+        await hosts.start(2, 3)
+        await hosts.meet()
+        done = await leader.leaders.promote("a")
+        assert (done.epoch, done.was, done.quarantined) == (1, 1, ())
+        with pytest.raises(
+            SteppedDown, match="it is to lead in epoch 1, which begins anew"
+        ) as gone:
+            first.append([b"one"])
+        assert gone.value.epoch == 0
+        second = leader.queue("a").leading
+        second.append([b"one"])
+        await hosts.follow(1)
+        assert second.epoch == 1
+        for host_id in (2, 3):
+            epochs = load_epochs(hosts.path(host_id))
+            assert (epochs.promised, epochs.promised_to, epochs.is_begun) == (1, 1, True)
+            assert not (hosts.path(host_id) / "quarantine").exists()
+
+
 async def test_who_leads_is_not_promoted_and_who_is_unknown_neither(tmp_path: Path) -> None:
     async with cluster(tmp_path, 2) as hosts:
         await hosts.uneven({2: 5})
         await hosts.meet()
+        await hosts.resume_all()
+        await hosts.hosts[1].leaders.promote("a")
         assert (await hosts.hosts[2].leaders.plan("a", 1)).refusal == "host 1 leads it already"
         with pytest.raises(Refused, match="host 1 leads it already"):
             await hosts.hosts[1].leaders.promote("a")
