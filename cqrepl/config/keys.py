@@ -286,8 +286,8 @@ PROCESS: Final = _section(
         name="ack",
         kind=POLICIES,
         says="when what is written to a queue counts as safe: level (appended, synced, applied), "
-        "from (none, any, all or a number), hosts, timeout, on_timeout (warn, fail, block, "
-        "step_down) and window; or the name of a preset",
+        "from (none, any, all, majority or a number), hosts, timeout, on_timeout (warn, fail, "
+        "block, step_down) and window; or the name of a preset",
         default={},
     ),
     Key(

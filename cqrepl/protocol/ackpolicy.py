@@ -28,7 +28,7 @@ _WORDS: Final = (_PRESET, "level", "from", "hosts", "timeout", "on_timeout", "wi
 _NUMBER: Final = re.compile("[0-9]{1,12}")
 T = TypeVar("T")
 LevelName = Literal["appended", "synced", "applied"]
-FromName = Literal["none", "any", "all"]
+FromName = Literal["none", "any", "all", "majority"]
 OnTimeoutName = Literal["warn", "fail", "block", "step_down"]
 # what hosts have of a queue: by host id and level, up to which index
 Marks = Mapping[int, Mapping[AckLevel, int]]
@@ -40,6 +40,7 @@ class From(StrEnum):
     NONE = "none"  # no host's: what stands in the queue is safe
     ANY = "any"  # that of one host
     ALL = "all"  # that of each host that is configured
+    MAJORITY = "majority"  # that of so many that they are more than half of all, with the leader
 
 
 class OnTimeout(StrEnum):
@@ -65,7 +66,8 @@ def _as_from(value: object) -> From | int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if not isinstance(value, str) or value not in set(From):
-        raise ValueError(f"none, any, all or a number expected for 'from', {value!r} came")
+        wanted = "none, any, all, majority or a number"
+        raise ValueError(f"{wanted} expected for 'from', {value!r} came")
     return From(value)
 
 
@@ -125,8 +127,9 @@ class AckPolicy:
             further than what it has appended.
         from_: `From`, or a number of hosts from 1 to 127.
         hosts: ids of those that count; None: all hosts that have ever said anything. With `all`
-            they are needed: without them nothing is safe, as the policy does not know which hosts
-            are all (`among`).
+            and `majority` they are needed: without them nothing is safe, as the policy does not
+            know which hosts are all (`among`). The leader is none of them: its own disk is never
+            waited for.
         timeout_seconds: how long one wait lasts; None: without limit.
         on_timeout: what becomes of a wait then; what is not the default needs a time.
         window: so many excerpts at most may wait at a time before an append waits too; None:
@@ -182,6 +185,8 @@ class AckPolicy:
                 return 1
             case From.ALL:
                 return None if self.hosts is None else len(self.hosts)
+            case From.MAJORITY:  # of these and the leader
+                return None if self.hosts is None else (len(self.hosts) + 1) // 2
         return self.from_
 
     @property
@@ -224,7 +229,7 @@ PRESETS: Final[Mapping[str, AckPolicy]] = {
     "grid-asynchronous": AckPolicy(from_=From.NONE),
     "broker-quorum": AckPolicy(
         level=AckLevel.SYNCED,
-        from_=2,
+        from_=From.MAJORITY,
         timeout_seconds=_BROKER_SESSION_SECONDS,
         on_timeout=OnTimeout.STEP_DOWN,
     ),

@@ -636,7 +636,9 @@ def _check_in_thread() -> None:
 def _count(policy: AckPolicy) -> int:
     count = policy.hosts_min
     if count is None:
-        raise ValueError("hosts expected with 'from: all': it is not known which are all")
+        raise ValueError(
+            f"hosts expected with 'from: {policy.from_}': it is not known which are all"
+        )
     return count
 
 

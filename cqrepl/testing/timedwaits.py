@@ -211,6 +211,9 @@ def _needed(policy: AckPolicy) -> int | None:
             return 1
         case From.ALL:
             return None if policy.hosts is None else len(policy.hosts)
+        case From.MAJORITY:
+            members = None if policy.hosts is None else len(policy.hosts) + 1
+            return None if members is None else members // 2
         case number:
             return number
 

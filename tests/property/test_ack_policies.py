@@ -60,6 +60,8 @@ def is_safe(policy: AckPolicy, marks: Marks, index: int) -> bool:
             return have_it >= 1
         case From.ALL:
             return policy.hosts is not None and have_it == len(policy.hosts)
+        case From.MAJORITY:  # with the leader, which has it, more than half of all
+            return policy.hosts is not None and 2 * (have_it + 1) > len(policy.hosts) + 1
     return have_it >= policy.from_
 
 

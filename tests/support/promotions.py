@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -45,10 +46,12 @@ class Cluster:
     def settings(self, host_id: int) -> HostSettings:
         peers = {each: self._address(each) for each in self._ids if each < host_id}
         paths, master = {"a": self.path(host_id)}, self.masters[host_id]
+        others = frozenset(self._ids) - {host_id}
+        policies = {name: each.among(others) for name, each in self._source.policies.items()}
         return HostSettings(
             net=NetSettings(listen=self._address(host_id), peers=peers),
-            protocol=ProtocolSettings(host_id=host_id, remote_ids=frozenset(self._ids) - {host_id}),
-            source=self._source,
+            protocol=ProtocolSettings(host_id=host_id, remote_ids=others),
+            source=replace(self._source, policies=policies),
             sink=SinkSettings(masters={"a": master}),
             sources=paths if host_id == master else {},
             sinks={} if host_id == master else paths,

@@ -159,7 +159,7 @@ def test_a_policy_counts_the_hosts_that_take_its_queue_in() -> None:
 def test_a_policy_goes_by_name_and_in_a_variable() -> None:
     page = FULL.replace(WAITING, "ack: {orders: broker-quorum}")
     by_name = plan(page, 1).settings.source.policies["orders"]
-    assert (by_name.level, by_name.hosts_min) == (AckLevel.SYNCED, 2)
+    assert (by_name.level, by_name.hosts_min) == (AckLevel.SYNCED, 1)
     said = {"CQREPL_ACK": "orders=persist-synchronous from=all,trades=from=none"}
     policies = plan(FULL, 1, said).settings.source.policies
     assert policies["orders"].hosts_min == 2

@@ -60,7 +60,7 @@ def test_what_the_presets_say() -> None:
         "persist-asynchronous": (APPENDED, From.NONE),
         "grid-synchronous": (APPLIED, From.ALL),
         "grid-asynchronous": (APPENDED, From.NONE),
-        "broker-quorum": (SYNCED, 2),
+        "broker-quorum": (SYNCED, From.MAJORITY),
     }
     persist = PRESETS["persist-synchronous"]
     assert (persist.timeout_seconds, persist.on_timeout) == (0.01, OnTimeout.WARN)
@@ -76,6 +76,13 @@ def test_all_hosts_are_those_that_are_configured() -> None:
     assert policy.among({4}) is policy
     with pytest.raises(ValueError, match="from 1 to 2 expected for 'from', 3 came"):
         AckPolicy(from_=3).among({2, 3})
+    others = {
+        count: AckPolicy(from_="majority").among(range(2, count + 1)) for count in range(2, 8)
+    }
+    needed = {count: each.hosts_min for count, each in others.items()}
+    assert needed == {2: 1, 3: 1, 4: 2, 5: 2, 6: 3, 7: 3}
+    assert AckPolicy(from_="majority").hosts_min is None
+    assert commit_index(AckPolicy(from_="majority"), THREE, 100) == -1
     with pytest.raises(ValueError, match="hosts expected with 'from: all', none came"):
         AckPolicy(from_=From.ALL).among(())
     assert AckPolicy(from_=From.NONE).among(()).hosts_min == 0
@@ -89,7 +96,7 @@ def test_all_hosts_are_those_that_are_configured() -> None:
         ("level=", "one of appended, synced, applied expected for 'level', '' came"),
         ("level=received", "one of appended"),  # for measuring, never in a policy
         ("from=0", "a number of hosts from 1 to 127 expected for 'from', 0 came"),
-        ("from=-1", "none, any, all or a number expected for 'from', '-1' came"),
+        ("from=-1", "none, any, all, majority or a number expected for 'from', '-1'"),
         ("from=128", "from 1 to 127 expected"),
         ("from=3 hosts=2+3", "from 1 to 2 expected for 'from', 3 came"),
         ("hosts=0", "host ids from 1 to 127 expected"),
@@ -128,7 +135,7 @@ def test_what_has_a_name_may_be_given_by_it() -> None:
         ("level", "stored", "one of appended, synced, applied expected for 'level', 'stored' came"),
         ("level", 1, "expected for 'level', 1 came"),
         ("level", ["synced"], "expected for 'level', ['synced'] came"),
-        ("from_", "some", "none, any, all or a number expected for 'from', 'some' came"),
+        ("from_", "some", "none, any, all, majority or a number expected for 'from', 'some'"),
         ("from_", 1.0, "expected for 'from', 1.0 came"),
         ("from_", True, "expected for 'from', True came"),
         ("from_", None, "expected for 'from', None came"),
