@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cqrepl.config import schema
 from cqrepl.config.clusterfile import ClusterConfig, Setting, load_cluster
+from cqrepl.config.electionplan import with_groups
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.hostplan import AddressBook, HostPlan, check_places, in_effect, plan_host
 from cqrepl.config.keys import PROCESS
@@ -59,6 +60,7 @@ def check_config(path: Path, options: Options) -> int:
     """Looks whether a file can be used, as a whole or by one host; the exit code."""
     config = load_cluster(path)
     plan = _plan_named(config, options)
+    config = with_groups(config, process_settings(config, options))
     if plan is not None:
         check_places(plan)  # of directories that are here, where that host is this one
     hosts, queues = plural(len(config.hosts), "host"), plural(len(config.queues), "queue")
@@ -85,6 +87,7 @@ def show_config(path: Path, options: Options, *, as_json: bool) -> int:
     """Prints the settings in effect; the exit code."""
     config = load_cluster(path)
     process = process_settings(config, options)
+    config = with_groups(config, process)
     settings = dict(config.context) | {f"cqrepl.{name}": each for name, each in process.items()}
     plan = _plan_named(config, options)
     book = AddressBook(config, process)

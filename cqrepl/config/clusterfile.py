@@ -14,6 +14,7 @@ from typing import Final
 
 from cqrepl.config.errors import ConfigError, TextSpot
 from cqrepl.config.keys import (
+    CLUSTER,
     CONTEXT,
     HOST,
     PARTS,
@@ -35,6 +36,7 @@ from cqrepl.config.yamltree import (
     shown,
 )
 from cqrepl.protocol import HeartbeatSettings
+from cqrepl.replicator.electionsettings import ElectionKind
 from cqrepl.replicator.queuestate.wirenames import check_name
 from cqrepl.replicator.settings import NO_HOST
 
@@ -47,7 +49,8 @@ _SCALAR_TAGS: Final = frozenset(
 _MAPPING_TAGS: Final = frozenset({None, "tag:yaml.org,2002:map"})
 _NOTHING: Final = ("", "~", "null")
 ELECTION: Final = "cluster.election"
-BY_HAND: Final = "by-hand"
+BY_HAND: Final = ElectionKind.BY_HAND.value
+MAJORITY: Final = ElectionKind.MAJORITY.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,7 @@ class QueueEntry:
     master_id: int
     source_id: int | None
     roll_cycle: str | None
+    is_group: bool = False  # it stands below `groups`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +173,7 @@ def elects(process: Settings) -> bool:
     """True where an election says which host leads the queues of a file, by its keys below
     `cqrepl`."""
     election = process.get(ELECTION)
-    return election is not None and str(election.value) != BY_HAND
+    return election is not None and election.value != BY_HAND
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -195,9 +199,10 @@ class _Reader:
                 raise self._unknown(key, "configuration", _ROOT_KEYS)
             parts[key.text] = node
         context, hosts = self._cluster(root, parts)
-        queues = self._queues(root, parts.get("queues"), hosts)
         process = self._process(parts.get("cqrepl"))
-        if not elects(process):
+        has_groups = "cluster.groups" in process
+        queues = self._queues(root, parts.get("queues"), hosts, has_groups=has_groups)
+        if not elects(process) and "queues" in parts:
             self._check_masters(parts["queues"], queues)
         return ClusterConfig(
             path=self._path,
@@ -271,10 +276,15 @@ class _Reader:
         return hosts
 
     def _queues(
-        self, root: MappingNode, node: Node | None, hosts: Mapping[int, HostEntry]
+        self,
+        root: MappingNode,
+        node: Node | None,
+        hosts: Mapping[int, HostEntry],
+        *,
+        has_groups: bool,
     ) -> dict[str, QueueEntry]:
         entries = () if node is None else self._mapping(node, "queues", frozenset()).entries
-        if not entries:
+        if not entries and not has_groups:
             raise self._error(node or root, "at least one queue below 'queues' expected, none came")
         queues: dict[str, QueueEntry] = {}
         places: dict[str, str] = {}
@@ -329,6 +339,12 @@ class _Reader:
             if key.text in PARTS:
                 part = self._given(value, PARTS[key.text], f"{key.text!r}")
                 found |= {f"{key.text}.{name}": each for name, each in part.items()}
+                if key.text == "cluster" and ELECTION not in found:
+                    origin = f"line {key.spot.line}"
+                    election = CLUSTER.keys["election"]
+                    found[ELECTION] = Setting(
+                        key=election, value=MAJORITY, origin=origin, spot=key.spot
+                    )
             elif key.text in PROCESS.keys:
                 found[key.text] = self._setting(PROCESS.keys[key.text], value)
             else:

@@ -11,11 +11,11 @@ from cqrepl.config.clusterfile import (
     HostEntry,
     Setting,
     Settings,
-    elects,
     likeness,
     load_cluster,
     nearest,
 )
+from cqrepl.config.electionplan import election_settings, with_groups
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.keys import OTHER_VARIABLES, VARIABLE_PREFIX, process_keys
 from cqrepl.config.routes import Routes
@@ -188,12 +188,14 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
     Raises:
         ConfigError: there is no such host, or its settings do not fit together.
     """
+    config = with_groups(config, process)
     book = AddressBook(config, process)
     if host_id not in config.hosts:
         ids = ", ".join(str(each) for each in sorted(config.hosts))
         message = f"the id of a host ({ids}) expected, this host has {host_id}"
         raise ConfigError(config.path, None, message)
     routes = Routes(config, process["routes"], book.by_host)
+    election = election_settings(config, process)
     queues = config.queues.values()
     out = {each.name: each.path for each in queues if each.master_id == host_id}
     into = {each.name: each.path for each in queues if each.master_id != host_id}
@@ -206,7 +208,7 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         raise ConfigError(config.path, None, str(error)) from None
     return HostPlan(
         file=config.path,
-        settings=replace(settings, sources=sources, sinks=sinks, awaits_leader=elects(process)),
+        settings=replace(settings, sources=sources, sinks=sinks, election=election),
         sources=sources,
         sinks=sinks,
         process=process,

@@ -9,7 +9,9 @@ from typing import Final
 from cqrepl.config.valuekinds import (
     ADDRESSES,
     ANYTHING,
+    ARGUMENTS,
     BOOLEAN,
+    GROUPS,
     LISTENING,
     PATH,
     POLICIES,
@@ -22,11 +24,13 @@ from cqrepl.config.valuekinds import (
     integer,
     rates,
     size,
+    time,
 )
 from cqrepl.net.address import Address
 from cqrepl.net.settings import LIMIT_MAX, NetSettings
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import EXCERPT_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
+from cqrepl.replicator.electionsettings import LEASE_SECONDS, LEASE_SECONDS_MIN, ElectionKind
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
 VARIABLE_PREFIX: Final = "CQREPL_"
@@ -35,6 +39,7 @@ OTHER_VARIABLES: Final = frozenset(
     VARIABLE_PREFIX + each
     for each in ("CONFIG", "HOST_ID", "KERNEL", "BUILD_KERNEL", "REQUIRE", "TALLY")
 )
+_LEASE_SECONDS_MAX: Final = 3600.0
 _MS_MAX: Final = 10**9
 _SIZE_MAX: Final = 1 << 40
 HOST_ID: Final = integer(1, 127)
@@ -268,6 +273,39 @@ SINK: Final = _section(
     ),
 )
 
+CLUSTER: Final = _section(
+    "cluster",
+    (),
+    Key(
+        name="election",
+        kind=choice(*(each.value for each in ElectionKind)),
+        says="which host asks for promises when a leader is gone: by-hand: one that an operator "
+        "promotes; majority: one of the members that hear no leader. majority where 'cluster' is "
+        "there without it",
+        default=ElectionKind.BY_HAND.value,
+    ),
+    Key(
+        name="leaseTimeout",
+        kind=time(LEASE_SECONDS_MIN, _LEASE_SECONDS_MAX),
+        says="a leader that was not heard for so long is replaced; one that no majority hears "
+        "steps down. All hosts have the same",
+        default=LEASE_SECONDS,
+    ),
+    Key(
+        name="groups",
+        kind=GROUPS,
+        says="queues g0, g1, ... for services, led by member 0, 1, ... of `members` first, each of "
+        "which gets its group back when all is quiet unless `preferred` is false",
+    ),
+    Key(
+        name="onRole",
+        kind=ARGUMENTS,
+        says="a command that is run, without a shell, with QUEUE ROLE EPOCH behind its arguments "
+        "whenever this host has another role",
+        default=(),
+    ),
+)
+
 PROCESS: Final = _section(
     "cqrepl",
     (),
@@ -358,7 +396,8 @@ PROCESS: Final = _section(
         is_live=True,
     ),
 )
-PARTS: Final[Mapping[str, Section]] = {"source": SOURCE, "sink": SINK}  # below `cqrepl`
+# below `cqrepl`
+PARTS: Final[Mapping[str, Section]] = {"source": SOURCE, "sink": SINK, "cluster": CLUSTER}
 ROOT_TAGS: Final = frozenset({"!QueueReplicationCfg", "!ChronicleQueueReplicationCfg"})
 
 

@@ -17,6 +17,9 @@ HOST_ID_SIGN: Final = "$hostId"  # in a base path
 OTHERS: Final = "others"  # the hosts that a mapping does not name
 _SHOWN: Final = 128  # characters of a name
 _SAID: Final = 250
+_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|min|h)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+GROUPS_MAX: Final = 64
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -62,6 +65,10 @@ class ValueKind:
                 return str(value).lower()
             case frozenset():
                 return f"[{', '.join(str(each) for each in sorted(value))}]"
+            case tuple():
+                return ", ".join(value)
+            case float():
+                return f"{value:g}s"
             case dict():
                 return ", ".join(f"{name}={_written(each)}" for name, each in value.items())
         return "" if value is None else str(value)
@@ -111,6 +118,82 @@ def size(least: int, most: int) -> ValueKind:
         parse=parse,
         schema={"type": ["string", "integer"]},
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Groups of the same members.
+
+    Args:
+        count: so many.
+        members: ids of their hosts, in the order in which these lead first; none: all of the
+            cluster.
+        roll_cycle: of their queues; None: that of `cqrepl: sink:`.
+        preferred: the member that leads a group first gets it back when all is quiet.
+    """
+
+    count: int
+    members: tuple[int, ...] = ()
+    roll_cycle: str | None = None
+    preferred: bool = True
+
+    def __str__(self) -> str:
+        parts = [f"count={self.count}"]
+        if self.members:
+            parts.append(f"members={'+'.join(map(str, self.members))}")
+        if self.roll_cycle is not None:
+            parts.append(f"rollCycle={self.roll_cycle}")
+        return ", ".join([*parts, f"preferred={str(self.preferred).lower()}"])
+
+
+def _groups(text: str) -> Groups:
+    said: dict[str, str] = {}
+    for each in text.split(","):
+        name, equals, value = each.strip().partition("=")
+        if not equals or name in said:
+            raise ValueError
+        said[name] = value
+    if unknown := said.keys() - {"count", "members", "rollCycle", "preferred"}:
+        wanted = "expected count, members, rollCycle and preferred of groups"
+        raise Unfit(f"{wanted}, got {min(unknown)[:_SHOWN]!r}")
+    if "count" not in said:
+        raise Unfit("expected a 'count' of groups, got none")
+    count = int(said["count"]) if _INTEGER.fullmatch(said["count"]) else 0
+    if not 1 <= count <= GROUPS_MAX:
+        raise Unfit(f"expected a count of groups from 1 to {GROUPS_MAX}, got {said['count']!r}")
+    members = tuple(int(each) for each in said["members"].split("+")) if "members" in said else ()
+    if not set(members) <= set(HOST_IDS) or len(set(members)) < len(members):
+        raise Unfit(f"expected host ids as members of groups, each once, got {said['members']!r}")
+    return Groups(
+        count=count,
+        members=members,
+        roll_cycle=_roll_cycle(said["rollCycle"]) if "rollCycle" in said else None,
+        preferred=_boolean(said.get("preferred", "true")),
+    )
+
+
+def time(least: float, most: float) -> ValueKind:
+    """A time within limits, in seconds; these are values too."""
+
+    def parse(text: str) -> float:
+        match = _TIME.fullmatch(text)
+        seconds = float(match[1]) * _SECONDS[match[2]] if match is not None else -1.0
+        if not least <= seconds <= most:
+            raise ValueError
+        return seconds
+
+    return ValueKind(
+        wanted=f"a time such as 2s or 500ms, from {least:g}s to {most:g}s,",
+        parse=parse,
+        schema={"type": "string"},
+    )
+
+
+def _arguments(text: str) -> tuple[str, ...]:
+    found = tuple(text.split(",")) if text else ()
+    if found and not found[0]:
+        raise ValueError
+    return found
 
 
 def hosts_or(everything: str, value: frozenset[int] | None) -> ValueKind:
@@ -284,5 +367,31 @@ ROUTES: Final = ValueKind(
         },
     },
     takes_mapping=True,
+)
+GROUPS: Final = ValueKind(
+    wanted="groups such as {count: 8, members: [1, 2, 3]}",
+    parse=_groups,
+    schema={
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer", "minimum": 1, "maximum": GROUPS_MAX},
+            "members": {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 1, "maximum": 127},
+            },
+            "rollCycle": {"type": "string"},
+            "preferred": {"type": "boolean"},
+        },
+        "required": ["count"],
+        "additionalProperties": False,
+    },
+    takes_list=True,
+    takes_mapping=True,
+)
+ARGUMENTS: Final = ValueKind(
+    wanted="a command and its arguments, such as [/opt/engine, --start], none with a comma,",
+    parse=_arguments,
+    schema={"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+    takes_list=True,
 )
 ANYTHING: Final = ValueKind(wanted="anything", parse=_text, schema={})

@@ -28,8 +28,8 @@ class ElectionSettings:
             has heard for so long steps down. All members have the same.
         members: ids of the hosts that have a copy of a queue, and elect its leader, by its name;
             of any other, all hosts of the cluster.
-        preferred: the member that leads a queue where several could, by its name; it gets the
-            queue back when all is quiet.
+        preferred: the member that leads a queue where several could, by its name.
+        gives_back: that one gets the queue back when all is quiet.
         on_role: a command and its arguments, which is run with `QUEUE ROLE EPOCH` behind them
             whenever this host has another role; none.
 
@@ -41,6 +41,7 @@ class ElectionSettings:
     lease_seconds: float = LEASE_SECONDS
     members: Mapping[str, frozenset[int]] = field(default_factory=dict)
     preferred: Mapping[str, int] = field(default_factory=dict)
+    gives_back: bool = False
     on_role: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,0 +1,146 @@
+"""The elections of a cluster, as its file has them: its groups, and the settings of one host."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from cqrepl.config.clusterfile import ELECTION, ClusterConfig, QueueEntry, Setting, Settings, elects
+from cqrepl.config.valuekinds import Groups
+from cqrepl.replicator.electionsettings import ElectionKind, ElectionSettings, wrong_members
+from cqrepl.replicator.settings import NO_HOST
+
+GROUPS: Final = "cluster.groups"
+GROUP_PREFIX: Final = "g"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """One group.
+
+    Args:
+        members: the hosts that have a copy of it.
+        first: the one that leads it where several could.
+    """
+
+    members: frozenset[int]
+    first: int
+
+
+def group_places(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
+    """The groups of a file, by the names of their queues; none where it has none.
+
+    Args:
+        process: the settings, as `in_effect` gives them.
+
+    Raises:
+        ConfigError: a member is no host of the cluster, or there is no election.
+    """
+    setting = process[GROUPS]
+    groups = setting.value
+    if groups is None:
+        return {}
+    assert isinstance(groups, Groups)
+    members = groups.members or tuple(sorted(config.hosts))
+    for each in members:
+        if each not in config.hosts:
+            ids = ", ".join(map(str, sorted(config.hosts)))
+            message = f"expected ids of hosts ({ids}) as members, got {each}"
+            raise setting.wrong(config.path, message, "members")
+    if not elects(process):
+        raise setting.wrong(config.path, "expected an election with groups, got by-hand")
+    return {
+        f"{GROUP_PREFIX}{at}": GroupPlace(
+            members=frozenset(members), first=members[at % len(members)]
+        )
+        for at in range(groups.count)
+    }
+
+
+def with_groups(config: ClusterConfig, process: Settings) -> ClusterConfig:
+    """The cluster with a queue for each group.
+
+    Raises:
+        ConfigError: as `group_places`; or a queue has the name or the directory of one.
+    """
+    places = group_places(config, process)
+    if not places or any(each.is_group for each in config.queues.values()):
+        return config
+    setting = process[GROUPS]
+    groups = setting.value
+    assert isinstance(groups, Groups)
+    queues = dict(config.queues)
+    taken = {each.path for each in queues.values()}
+    for name in places:
+        if name in queues or Path(name) in taken:
+            message = f"expected no other queue of the name or path of a group, got {name!r}"
+            raise setting.wrong(config.path, message)
+        queues[name] = QueueEntry(
+            name=name,
+            path=Path(name),
+            acknowledge=True,
+            master_id=NO_HOST,
+            source_id=None,
+            roll_cycle=groups.roll_cycle,
+            is_group=True,
+        )
+    return replace(config, queues=queues)
+
+
+def election_settings(config: ClusterConfig, process: Settings) -> ElectionSettings | None:
+    """The settings of the elections of a host; None where an operator promotes hosts.
+
+    Args:
+        config: with its groups.
+
+    Raises:
+        ConfigError: it cannot be elected so.
+    """
+    if not elects(process):
+        return None
+    setting = process[ELECTION]
+    kind = ElectionKind(str(setting.value))
+    for where, message in _hindrances(config, process, kind):
+        raise where.wrong(config.path, message)
+    places = group_places(config, process)
+    groups = process[GROUPS].value
+    is_preferred = isinstance(groups, Groups) and groups.preferred
+    lease, on_role = process["cluster.leaseTimeout"].value, process["cluster.onRole"].value
+    assert isinstance(lease, float)
+    assert isinstance(on_role, tuple)
+    return ElectionSettings(
+        kind=kind,
+        lease_seconds=lease,
+        members={name: each.members for name, each in places.items()},
+        preferred={name: each.first for name, each in places.items()},
+        gives_back=is_preferred,
+        on_role=on_role,
+    )
+
+
+def _hindrances(
+    config: ClusterConfig, process: Settings, kind: ElectionKind
+) -> Iterator[tuple[Setting, str]]:
+    """The reasons why leaders cannot be elected, each with the setting that is wrong."""
+    setting = process[ELECTION]
+    if kind is ElectionKind.ZOOKEEPER:
+        yield setting, "expected by-hand or majority, got zookeeper, which this version cannot do"
+    for base in ("baseSourcePath", "baseSinkPath"):
+        if config.context[base].value is not None:
+            message = f"expected 'basePath' alone with an election, got {base!r}: any host may lead"
+            yield config.context[base], message
+    routes = process["routes"]
+    assert isinstance(routes.value, Mapping)
+    for name in routes.value:
+        yield routes, f"expected no routes with an election, got some of queue {str(name)!r}"
+    for queue in config.queues.values():
+        if not queue.acknowledge:
+            message = f"queue {queue.name!r}: expected 'acknowledge: true' with an election"
+            yield setting, f"{message}, got false"
+    groups = process[GROUPS]
+    places = group_places(config, process)
+    for name, place in places.items():
+        if why := wrong_members(len(place.members), kind):
+            yield groups, f"group {name!r}: {why}"
+    if config.queues.keys() - places.keys() and (why := wrong_members(len(config.hosts), kind)):
+        yield setting, f"all hosts of the cluster: {why}"
