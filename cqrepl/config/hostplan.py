@@ -24,11 +24,13 @@ from cqrepl.config.yamltree import shown
 from cqrepl.net.address import Address
 from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.protocol import AckPolicy, ProtocolSettings, WireShape
+from cqrepl.protocol.ackpolicy import PRESETS
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.replicator.agreement.consent import ReturnSettings
 from cqrepl.replicator.settings import NO_HOST, HostSettings, SinkSettings, SourceSettings
 
+GROUP_POLICY: Final = PRESETS["broker-quorum"]  # where a group is given no other
 _TCP: Final = "tcp://"
 _SHOWN: Final = 60  # characters of the name of a variable
 _ALIKE: Final = 0.8  # and more: a variable that was meant to be another one
@@ -364,7 +366,8 @@ def _policies(
     """
     assert isinstance(setting.value, dict)
     found: dict[str, AckPolicy] = {}
-    for name, policy in setting.value.items():
+    groups = {each.name: GROUP_POLICY for each in config.queues.values() if each.is_group}
+    for name, policy in (groups | setting.value).items():
         try:
             made = _policy(config, name, policy, routes)
             master_id = config.queues[name].master_id
