@@ -21,6 +21,7 @@ from cqrepl.net.roster import Roster
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
 from cqrepl.protocol.capabilities import ENDED_CAPABILITY, QUEUES_CAPABILITY
+from cqrepl.protocol.greeting import ANY_HOST
 from cqrepl.protocol.messages.queuenames import QueueNames
 
 LOOK_SECONDS: Final = 0.5  # between two looks for peers, of one that gives up
@@ -152,7 +153,7 @@ class Endpoint:
             if sockets and settings.gives_up:
                 nursery.start_soon(self._give_up)
             if settings.connect is not None:
-                (host_id,) = self.protocol.remote_ids
+                host_id = next(iter(self.protocol.remote_ids), ANY_HOST)
                 nursery.start_soon(self._dial, settings.connect, host_id)
             for host_id, address in settings.peers.items():
                 nursery.start_soon(self._dial, address, host_id)
@@ -275,7 +276,8 @@ class Endpoint:
     def _config(self, host_id: int | None) -> ConnectionConfig:
         settings = self.protocol
         if host_id is not None:
-            settings = replace(settings, remote_ids=frozenset({host_id}))
+            expected = frozenset() if host_id == ANY_HOST else frozenset({host_id})
+            settings = replace(settings, remote_ids=expected)
         return ConnectionConfig(
             settings=settings,
             is_dialler=host_id is not None,

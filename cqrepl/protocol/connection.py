@@ -525,13 +525,13 @@ class Connection:
 
     def _greet(self, now: float) -> None:
         settings = self.config.settings
-        (remote_id,) = settings.remote_ids
         numbers = HeartbeatHandler(
             timeout_ms=settings.heartbeat.timeout_ms, interval_ms=settings.heartbeat.interval_ms
         )
         cid = self._router.new_cid()
+        own = uber_of(self.config, self.config.dialled_id, announces=True)
         self._outbox.send(
-            write_uber(uber_of(self.config, remote_id, announces=True), settings.shape),
+            write_uber(own, settings.shape),
             write_registration(HEARTBEAT_CSP, cid, numbers, settings.shape),
         )
         self._router.heartbeat = Heartbeat(cid, numbers, now, self._outbox)

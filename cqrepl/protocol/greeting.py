@@ -17,6 +17,7 @@ from cqrepl.protocol.subhandler import HandlerKind
 from wire import Reader, WireError
 
 GUEST_ID: Final = 0
+ANY_HOST: Final = 0  # expected by a guest that does not know whom it dials
 _BINARY: Final = 0x80  # set in every code that a binary document can start with
 _HOST_SHIFT: Final = 48
 _GUEST_CIDS: Final = 0x7FFF
@@ -40,6 +41,11 @@ class ConnectionConfig:
     programs: tuple[tuple[HandlerKind, ...], ...] = ()
     takes_guests: bool = True
     cid_first: int = 0
+
+    @property
+    def dialled_id(self) -> int:
+        """The id that a dialler expects."""
+        return next(iter(self.settings.remote_ids), ANY_HOST)
 
     @property
     def own_cid_first(self) -> int:
@@ -113,7 +119,7 @@ def refusal(handler: UberHandler, config: ConnectionConfig) -> str | None:
     own = GUEST_ID if settings.guest else settings.host_id
     if handler.remote_id == own and not is_guest(handler):
         return f"both sides have host id {own}"
-    if handler.local_id != own:
+    if handler.local_id != own and not (is_guest(handler) and handler.local_id == ANY_HOST):
         return f"the peer expects host id {handler.local_id}, this side has {own}"
     if is_guest(handler):
         if settings.guest or not config.takes_guests:

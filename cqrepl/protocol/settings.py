@@ -57,7 +57,8 @@ class ProtocolSettings:
     Args:
         host_id: our own id, 1 to 127; not used by a guest.
         guest: name of a side that is no member, a tool or a task; empty for a host.
-        remote_ids: ids that a peer may have; empty for any but our own.
+        remote_ids: ids that a peer may have; empty for any but our own. A guest that dials may
+            leave them out: it takes the host that answers, of a version that allows it.
         payload_max: longest excerpt in bytes that is sent or taken.
         shape: layout of the set-up messages that are written; both are read.
         runs: many excerpts go in one document, to and from peers that know of that.

@@ -237,6 +237,10 @@ class FollowFeed:
             self._raise_fault()
             await self._moved.wait()
 
+    async def moved(self) -> None:
+        """Returns once the service has been given more, or its state has gone back."""
+        await self._moved.wait()
+
     async def save(self) -> None:
         """Saves the state now, due or not."""
         if self._checkpoints is not None:

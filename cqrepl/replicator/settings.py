@@ -194,7 +194,8 @@ class HostSettings:
 
     def __post_init__(self) -> None:
         ids = self.protocol.remote_ids
-        if self.net.connect is not None and len(ids) != 1:
+        is_unknown = bool(self.protocol.guest) and not ids
+        if self.net.connect is not None and len(ids) != 1 and not is_unknown:
             raise ValueError("a side that connects expects one remote id")
         if self.protocol.host_id in ids and not self.protocol.guest:
             raise Refused(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import trio
 
-from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings
+from cqrepl import Host, HostSettings, NetSettings, Program, ProtocolSettings
 from cqrepl.net.address import Address
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.rolelog import Role, RoleChange
@@ -34,6 +34,7 @@ class Cluster:
         self.roles: dict[int, list[Role]] = {host_id: [] for host_id in self._ids}
         self.changes: dict[int, list[RoleChange]] = {host_id: [] for host_id in self._ids}
         self.events: dict[int, list[HostEvents]] = {}  # more of a host that is started
+        self.programs: dict[int, list[Program]] = {}  # of a host that is started
         self.masters = dict.fromkeys(self._ids, 1)
         self._folder = folder
         self._nursery = nursery
@@ -44,12 +45,12 @@ class Cluster:
         return self._folder / str(host_id) / "a"
 
     def settings(self, host_id: int) -> HostSettings:
-        peers = {each: self._address(each) for each in self._ids if each < host_id}
+        peers = {each: self.address(each) for each in self._ids if each < host_id}
         paths, master = {"a": self.path(host_id)}, self.masters[host_id]
         others = frozenset(self._ids) - {host_id}
         policies = {name: each.among(others) for name, each in self._source.policies.items()}
         return HostSettings(
-            net=NetSettings(listen=self._address(host_id), peers=peers),
+            net=NetSettings(listen=self.address(host_id), peers=peers),
             protocol=ProtocolSettings(host_id=host_id, remote_ids=others),
             source=replace(self._source, policies=policies),
             sink=SinkSettings(masters={"a": master}),
@@ -67,7 +68,7 @@ class Cluster:
             self.masters[host_id] = was
             raise
 
-    def _address(self, host_id: int) -> Address:
+    def address(self, host_id: int) -> Address:
         return Address.parse(f"127.0.0.1:{self._ports[host_id]}")
 
     async def start(self, *host_ids: int) -> None:
@@ -87,7 +88,9 @@ class Cluster:
         ]
         try:
             with killed:
-                async with Host(self.settings(host_id), events=events) as self.hosts[host_id]:
+                settings, programs = self.settings(host_id), self.programs.get(host_id, ())
+                made = Host(settings, events=events, programs=programs)
+                async with made as self.hosts[host_id]:
                     task_status.started()
                     await end.wait()
         finally:

@@ -283,6 +283,21 @@ def test_a_guest_registers_only_what_takes_guests(takes_guests: bool) -> None:
     assert refusals(events) == ["a SinkReplicationHandler came from a guest"]
 
 
+def test_a_guest_need_not_know_whom_it_dials() -> None:
+    one, other = guest(remote_ids=frozenset()), Ours(Role.SINK)
+    answer = other.connection
+    other.receive(one.connection.data_to_send())
+    assert answer.is_guest
+    one.receive(answer.data_to_send())
+    assert one.connection.remote_id == SINK_ID
+
+
+def test_a_host_has_to_know_whom_it_dials() -> None:
+    problem = "the peer expects host id 0, this side has 2"
+    with pytest.raises(RemoteProtocolError, match=problem):
+        Ours(Role.SINK).receive(uber(SOURCE_ID, 0))
+
+
 def test_a_guest_is_no_host() -> None:
     ours = Ours(Role.SINK, takes_guests=False)
     with pytest.raises(RemoteProtocolError, match="a host expected, a guest came"):

@@ -1,0 +1,479 @@
+"""A task board on one group: follows on each host, and serves its clients on the one that leads.
+
+Theory of operation. The state (`taskboard`) is made by the records of the group's log, on each
+host, by a feed. The host that leads serves once its state has all that was there when it came to
+lead, and its own first record is safe: so nothing is said before that a later leader would not
+know. All that a client asks becomes a record, also what it only wants to see: the answer goes out
+when the record is as safe as the group's policy wants it and was applied here, and says what it has
+met there. So a host that leads no longer, and does not know it, answers nothing.
+
+What is asked goes to a deque, and from there to the log in batches; each batch is waited for in a
+task of its own, so the next ones are under way meanwhile. That a worker is there is no record: the
+leader hears of it, and a new leader gives each worker a lease from when it came to lead.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import BinaryIO, Final
+
+import trio
+
+from cqrepl.broker.fields import DATA_MAX, TEXT_MAX, TaskWords, Value, decode
+from cqrepl.broker.taskboard import Effect, Status, Task, TaskTable
+from cqrepl.broker.taskkind import ASKS_MAX, Half
+from cqrepl.host import Host
+from cqrepl.net.errors import Refused
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol import AckPolicy
+from cqrepl.protocol.ackpolicy import From
+from cqrepl.queue import ExcerptBatch, QueueError
+from cqrepl.queue.format.logpos import LogPos
+from cqrepl.replicator.followfeed import Checkpoints, FollowFeed, ServiceFailed
+from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
+from cqrepl.replicator.marks.ackboard import WaitEnded
+from cqrepl.replicator.rolelog import Role
+from cqrepl.surroundings import surroundings
+
+LOOK_SECONDS: Final = 0.25
+BATCH_RECORDS: Final = 512
+BATCH_BYTES: Final = 4 << 20
+ROWS_MAX: Final = 1000  # of one answer
+WORKERS_MAX: Final = 10_000
+SLOTS_MAX: Final = 1000
+_AT_ONCE: Final = AckPolicy(from_=From.NONE)
+_READS: Final = ("show", "list", "workers")
+_OF_WORKERS: Final = ("finish", "fail", "leave")
+_ENDINGS: Final = (SteppedDown, WaitEnded, Refused, QueueError, OSError, ServiceFailed)
+_logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardSettings:
+    """The settings of one board.
+
+    Args:
+        group: the queue that is its log.
+        lease_seconds: a worker that is not heard of for so long has lost its tasks.
+        attempts: of a task whose submitter does not say.
+        backoff_ms: from the first attempt that failed to the second; doubled each time.
+        keep_ms: so long is a task kept that is over, and its key.
+        tasks_max: no more are taken.
+    """
+
+    group: str
+    lease_seconds: float = 30.0
+    attempts: int = 3
+    backoff_ms: int = 1000
+    keep_ms: int = 24 * 3_600_000
+    tasks_max: int = 1_000_000
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """A record on its way, and what is done then.
+
+    Args:
+        asked: what the client asked.
+        effect: None until it was applied.
+        rows: the answer to a question, as of the record.
+    """
+
+    said: TaskWords
+    asked: TaskWords
+    half: Half | None
+    effect: Effect | None = None
+    rows: list[TaskWords] = field(default_factory=list)
+
+
+class BoardService:
+    """One board on one host; it is a `Follower`.
+
+    Args:
+        addresses: of hosts, where clients reach them, by their ids.
+
+    Attributes:
+        is_serving: this host leads, and serves clients.
+        heard: when each worker was last heard of, by the clock of trio.
+    """
+
+    def __init__(
+        self, name: str, settings: BoardSettings, addresses: Callable[[], dict[int, str]] = dict
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.board = TaskTable()
+        self.is_serving = False
+        self._addresses = addresses
+        self._guard = threading.Lock()  # of the board, and of what is on its way
+        self._host: Host  # of a board that runs
+        self._feed: FollowFeed
+        # another leader's records are not taken for answers
+        self._asks = int.from_bytes(surroundings().random_bytes(3)) << 32
+        self._pending: dict[int, _Pending] = {}
+        self._to_append: deque[_Pending] = deque()
+        self._news = trio.Event()
+        self._halves: set[Half] = set()
+        self._workers: dict[str, Half] = {}
+        self.heard: dict[str, float] = {}  # by trio's clock
+        self._assigning: dict[int, str] = {}  # the worker of each task that is about to be assigned
+        self._is_ticking = False
+
+    # ---- the state, in the feed's thread ------------------------------------------------------
+
+    def apply(self, batch: ExcerptBatch, committed: int) -> None:
+        """Takes records."""
+        with self._guard:
+            for index, data in batch:
+                said = decode(data)
+                effect = self.board.apply(index, said)
+                pending = self._pending.get(said.number("ask"))
+                if pending is not None and pending.said.name == said.name:
+                    pending.effect = effect
+                    if said.name == "read":
+                        pending.rows = self._rows(pending.asked)
+
+    def snapshot(self, out: BinaryIO) -> None:
+        """Writes the state."""
+        self.board.snapshot(out)
+
+    def restore(self, source: BinaryIO, at: LogPos) -> None:
+        """Takes another state."""
+        with self._guard:
+            self.board.restore(source)
+
+    def _rows(self, asked: TaskWords) -> list[TaskWords]:
+        if asked.name == "workers":
+            workers = sorted(self.board.workers.values(), key=lambda each: each.worker)
+            return [_worker_row(each.values(), len(each.running)) for each in workers[:ROWS_MAX]]
+        if asked.name == "show":
+            task = self.board.tasks.get(asked.number("task"))
+            return [] if task is None else [TaskWords("task", task.values())]
+        count = min(asked.number("count") or ROWS_MAX, ROWS_MAX)
+        wanted, kind = asked.text("status"), asked.text("type")
+        rows: list[TaskWords] = []
+        for number in sorted(self.board.tasks, reverse=True):
+            task = self.board.tasks[number]
+            if wanted in ("", task.status.value) and kind in ("", task.type):
+                rows.append(TaskWords("task", task.values(with_data=False)))
+                if len(rows) == count:
+                    break
+        return rows
+
+    # ---- the host -----------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self, host: Host, checkpoints: Checkpoints | None) -> AsyncIterator[None]:
+        """For the length of a block in that of the host: it follows, and serves while it leads."""
+        self._host = host
+        self._feed = feed = FollowFeed(host.queue(self.settings.group), self, checkpoints)
+        async with feed.running(), trio.open_nursery() as nursery:
+            nursery.start_soon(self._lead_when_it_does)
+            yield
+            nursery.cancel_scope.cancel()
+
+    @property
+    def fault(self) -> Exception | None:
+        """The error that has ended the board on this host; None while it goes on."""
+        return self._feed.fault
+
+    async def _lead_when_it_does(self) -> None:
+        while self._feed.fault is None:
+            leading = self._leading()
+            if leading is not None:
+                try:
+                    await self._lead(leading)
+                except* _ENDINGS as errors:
+                    told = "board %r: this host serves it no longer: %s"
+                    _logger.info(told, self.name, errors.exceptions[0])
+                finally:
+                    self._stop_serving()
+            await trio.sleep(LOOK_SECONDS)
+
+    def _leading(self) -> Leading | None:
+        """None while this host does not lead."""
+        with suppress(Refused, ValueError, QueueError, OSError):
+            if self._host.position(self.settings.group).role is Role.LEADING:
+                leading = self._host.queue(self.settings.group).leading
+                return None if leading.has_stepped_down else leading
+        return None
+
+    async def _lead(self, leading: Leading) -> None:
+        last = self._host.position(self.settings.group).last_index
+        await self._feed.caught_up(-1 if last is None else last)
+        own = self._host.settings.protocol.host_id
+        opened = self._record("opened", {"epoch": leading.epoch, "leader": own})
+        index = await in_thread(partial(leading.append, [opened.encoded()], policy=_AT_ONCE))
+        while await self._wait(leading, index) is AckOutcome.UNKNOWN:
+            leading.check_leads()
+        leading.check_leads()
+        await self._feed.reached(index)
+        now = trio.current_time()
+        with self._guard:
+            self.heard = dict.fromkeys(self.board.workers, now)
+        self.is_serving = True
+        told = "board %r: host %d serves it, in epoch %d"
+        _logger.info(told, self.name, own, leading.epoch)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._append, leading, nursery)
+            nursery.start_soon(self._dispatch)
+            await self._look(leading)
+            nursery.cancel_scope.cancel()
+
+    def _stop_serving(self) -> None:
+        self.is_serving = False
+        with self._guard:
+            pending, self._pending = list(self._pending.values()), {}
+        for each in pending:
+            self._answer(each.half, each.asked, "unknown", why="the host leads no longer")
+        for half in list(self._halves):
+            self._refuse(half, TaskWords("refused"))
+            half.worker = ""
+        self._to_append.clear()
+        self._workers.clear()
+        self.heard.clear()
+        self._assigning.clear()
+        self._is_ticking = False
+
+    async def _look(self, leading: Leading) -> None:
+        """Has what time brings about written, until this host leads no longer."""
+        before = trio.current_time()
+        while not leading.has_stepped_down and self._feed.fault is None:
+            await trio.sleep(LOOK_SECONDS)
+            now = trio.current_time()
+            gap, before = now - before, now
+            if gap > self.settings.lease_seconds / 2:  # this host stood still, not its workers
+                self.heard = {worker: at + gap for worker, at in self.heard.items()}
+            for worker, at in list(self.heard.items()):
+                if now >= at + self.settings.lease_seconds:
+                    self._lose(worker)
+            with self._guard:
+                is_due = self.board.has_due(self._now(), self.settings.keep_ms)
+            if is_due and not self._is_ticking:
+                self._is_ticking = True
+                self._write(TaskWords("tick", {"keep": self.settings.keep_ms}))
+
+    def _lose(self, worker: str) -> None:
+        del self.heard[worker]
+        why = "its worker was not heard of for a lease"
+        self._write(TaskWords("lost", {"worker": worker, "why": why}))
+        half = self._workers.pop(worker, None)
+        if half is not None:  # it may come again
+            half.worker = ""
+            half.end(why)
+
+    # ---- from records to the log, and back ------------------------------------------------------
+
+    def _now(self) -> int:
+        """The time of the board, which never goes back. The guard is held."""
+        return max(surroundings().wall_ms(), self.board.now)
+
+    def _record(self, name: str, values: dict[str, Value]) -> TaskWords:
+        return TaskWords(name, {"now": surroundings().wall_ms()} | values)
+
+    def _write(self, asked: TaskWords, half: Half | None = None, name: str | None = None) -> None:
+        """Has a record written, of what was asked."""
+        self._asks += 1
+        values = {key: value for key, value in asked.values.items() if key != "ask"}
+        said = self._record(name or asked.name, values | {"ask": self._asks})
+        pending = _Pending(said, asked, half)
+        with self._guard:
+            self._pending[self._asks] = pending
+        self._to_append.append(pending)
+        self._news.set()
+
+    async def _append(self, leading: Leading, nursery: trio.Nursery) -> None:
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            while self._to_append:
+                taken: list[_Pending] = []
+                records: list[bytes] = []
+                size = 0
+                while self._to_append and len(taken) < BATCH_RECORDS and size < BATCH_BYTES:
+                    taken.append(self._to_append.popleft())
+                    records.append(taken[-1].said.encoded())
+                    size += len(records[-1])
+                append = partial(leading.append, records, policy=_AT_ONCE)
+                index = await in_thread(append)
+                self._feed.wake()
+                nursery.start_soon(self._settle, leading, taken, index)
+
+    async def _settle(self, leading: Leading, taken: list[_Pending], index: int) -> None:
+        outcome = await self._wait(leading, index)
+        if outcome is AckOutcome.ACKED:
+            await self._feed.reached(index)
+        with self._guard:
+            for each in taken:
+                self._pending.pop(each.said.number("ask"), None)
+        for each in taken:
+            if outcome is AckOutcome.ACKED and each.effect is not None:
+                self._settled(each, each.effect)
+            else:
+                self._assigning.pop(each.said.number("task"), None)
+                self._answer(each.half, each.asked, "unknown", why="it is not known to be safe")
+        if any(each.said.name == "tick" for each in taken):
+            self._is_ticking = False
+
+    @staticmethod
+    async def _wait(leading: Leading, index: int) -> AckOutcome:
+        try:
+            return await leading.wait_acked(index)
+        except (AckUnknown, WaitEnded):
+            return AckOutcome.UNKNOWN
+
+    def _settled(self, pending: _Pending, effect: Effect) -> None:
+        said, half = pending.said, pending.half
+        if said.name == "assign":
+            self._assigning.pop(effect.task, None)
+            if not effect.refused and half is not None:
+                self._hand_out(half, effect.task, said.text("worker"))
+            return
+        if effect.refused:
+            self._answer(half, pending.asked, "refused", effect.task, effect.refused)
+            return
+        if said.name == "join" and half is not None:
+            self._joined(half, said.text("worker"))
+        for row in pending.rows:
+            if half is not None:
+                half.say(
+                    TaskWords(row.name, {"ask": pending.asked.number("ask")} | dict(row.values))
+                )
+        self._answer(half, pending.asked, "ok", effect.task)
+
+    def _joined(self, half: Half, worker: str) -> None:
+        older = self._workers.get(worker)
+        if older is not None and older is not half:
+            older.worker = ""
+            older.end("another worker has joined under its name")
+        self._workers[worker] = half
+        self.heard[worker] = trio.current_time()
+
+    def _hand_out(self, half: Half, number: int, worker: str) -> None:
+        """Sends a task to the worker that it was assigned to."""
+        with self._guard:
+            task = self.board.tasks.get(number)
+            if task is None or task.status is not Status.RUNNING or task.worker != worker:
+                return
+            names = ("task", "type", "attempt", "deadline", "payload")
+            work = {name: value for name, value in task.values().items() if name in names}
+        half.say(TaskWords("work", work))
+
+    async def _dispatch(self) -> None:
+        """Assigns tasks that wait to workers that are there."""
+        while True:
+            for worker, half in list(self._workers.items()):
+                if not half.is_over:
+                    for task in self._next_for(worker):
+                        self._assigning[task.task] = worker
+                        self._write(
+                            TaskWords("assign", {"task": task.task, "worker": worker}), half
+                        )
+            with trio.move_on_after(LOOK_SECONDS):
+                await self._feed.moved()
+
+    def _next_for(self, name: str) -> list[Task]:
+        with self._guard:
+            worker = self.board.workers.get(name)
+            if worker is None:
+                return []
+            on_way = sum(each == name for each in self._assigning.values())
+            free = worker.slots - len(worker.running) - on_way
+            if free <= 0:
+                return []
+            return self.board.ready(worker.types, self._now(), self._assigning.keys(), free)
+
+    # ---- what clients ask -----------------------------------------------------------------------
+
+    def asked(self, half: Half, said: TaskWords) -> None:
+        """A client asks, or a worker says something."""
+        self._halves = {each for each in self._halves if not each.is_over} | {half}
+        if not self.is_serving:
+            self._refuse(half, said)
+            return
+        if half.worker:
+            self.heard[half.worker] = trio.current_time()
+        if said.name == "beat":
+            return
+        problem = self._problem(half, said)
+        if half.unanswered >= ASKS_MAX:
+            problem = f"expected at most {ASKS_MAX} requests at a time"
+        if problem:
+            half.say(_answer_to(said, "refused", 0, problem))
+            return
+        half.unanswered += 1
+        if said.name == "join":  # what it says next comes behind that in the log
+            half.worker = said.text("worker")
+        if said.name in _READS:
+            self._write(said, half, "read")
+        elif said.name == "leave":
+            self.heard.pop(half.worker, None)
+            self._workers.pop(half.worker, None)
+            self._write(TaskWords("lost", {"worker": half.worker, "why": "its worker has left"}))
+            half.worker = ""
+            self._answer(half, said, "ok")
+        else:
+            given = {"attempts": self.settings.attempts, "backoff": self.settings.backoff_ms}
+            values = (given if said.name == "submit" else {}) | dict(said.values)
+            own = {"worker": half.worker} if said.name in _OF_WORKERS else {}
+            self._write(TaskWords(said.name, values | own), half)
+
+    def _problem(self, half: Half, said: TaskWords) -> str:
+        """A sentence on a request that cannot be done; empty for one that can."""
+        for name, value in said.values.items():
+            most = TEXT_MAX if isinstance(value, str) else DATA_MAX
+            if isinstance(value, str | bytes) and name != "holds" and len(value) > most:
+                unit = "characters" if isinstance(value, str) else "bytes"
+                return f"expected a {name} of at most {most} {unit}, got {len(value)}"
+        if said.name == "submit":
+            if not said.text("type") or " " in said.text("type"):
+                return f"expected a type without blanks, got {said.text('type')!r}"
+            if not 0 <= said.number("attempts") <= 1000:
+                return f"expected 1 to 1000 attempts, got {said.number('attempts')}"
+            if len(self.board.tasks) + len(self._to_append) >= self.settings.tasks_max:
+                return f"expected room for a task, the board has {self.settings.tasks_max}"
+        elif said.name == "join":
+            if not said.text("worker") or not said.text("types").split():
+                return "expected a worker with a name and at least one type"
+            if not 1 <= said.number("slots") <= SLOTS_MAX:
+                return f"expected 1 to {SLOTS_MAX} slots, got {said.number('slots')}"
+            if len(self.board.workers) >= WORKERS_MAX:
+                return f"expected room for a worker, the board has {WORKERS_MAX}"
+        elif said.name in _OF_WORKERS:
+            if not half.worker:
+                return "expected a worker that has joined and was heard of within its lease"
+        elif said.name not in _READS:
+            return f"expected a request of a task board, got {said.name!r}"
+        return ""
+
+    def _answer(
+        self, half: Half | None, asked: TaskWords, outcome: str, task: int = 0, why: str = ""
+    ) -> None:
+        if half is not None and asked.name != "assign":
+            half.unanswered -= 1
+            half.say(_answer_to(asked, outcome, task, why))
+
+    def _refuse(self, half: Half, said: TaskWords) -> None:
+        """This host does not serve: says who does, as far as it knows."""
+        leader = 0
+        with suppress(ValueError, QueueError, OSError):
+            leader = self._host.position(self.settings.group).leader or 0
+        own = self._host.settings.protocol.host_id
+        where = "" if leader == own else self._addresses().get(leader, "")
+        why = f"host {own} does not serve board {self.name!r}"
+        why += f": host {leader} leads it" if leader not in (0, own) else ""
+        ask = said.number("ask")
+        half.say(TaskWords("refused", {"ask": ask, "leader": leader, "where": where, "why": why}))
+
+
+def _answer_to(asked: TaskWords, outcome: str, task: int, why: str) -> TaskWords:
+    ask, why = asked.number("ask"), why[:TEXT_MAX]
+    return TaskWords("answer", {"ask": ask, "outcome": outcome, "task": task, "why": why})
+
+
+def _worker_row(values: dict[str, Value], running: int) -> TaskWords:
+    return TaskWords("worker", values | {"count": running})

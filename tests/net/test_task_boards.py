@@ -1,0 +1,116 @@
+"""Clients and workers of a task board whose leader changes."""
+
+from pathlib import Path
+
+import pytest
+
+from cqrepl.broker.client import TasksRefused
+from cqrepl.broker.fields import DATA_MAX
+from cqrepl.broker.taskboard import Status
+from tests.support.boards import boards
+from tests.support.replicas import eventually
+
+
+async def test_a_task_is_done_once_and_its_result_is_there(tmp_path: Path) -> None:
+    async with boards(tmp_path, 2) as made, made.client(1).running() as client:
+        task = await client.submit("mail", b"to Ann", key="1")
+        assert await client.submit("mail", b"to Ann again", key="1") == task
+        async with made.client(1).running() as other:
+            work = await other.work("w1", ["mail"])
+            got = await work.receive()
+            assert (got.number("task"), got.data("payload"), got.number("attempt")) == (
+                task,
+                b"to Ann",
+                1,
+            )
+            await other.finish(got, b"sent")
+            await other.finish(got, b"sent")  # the answer may have been lost
+        _, row = await client.ask("show", {"task": task})
+        assert (row.text("status"), row.data("result")) == ("done", b"sent")
+        follower = made.board(2)
+        await eventually(lambda: follower.board.tasks[task].status is Status.DONE)
+
+
+async def test_a_host_that_follows_names_the_one_that_leads(tmp_path: Path) -> None:
+    async with boards(tmp_path, 2) as made, made.client(2).running() as client:
+        assert await client.submit("mail", b"")
+        assert not made.board(2).is_serving
+    assert "host 2 does not serve board 'jobs': host 1 leads it" in client.why
+
+
+async def test_tasks_go_on_with_the_next_leader(tmp_path: Path) -> None:
+    """A worker that has a task finishes it there; nothing that was acknowledged is lost."""
+    async with boards(tmp_path, 3) as made, made.client(1, 2, 3).running() as client:
+        tasks = [await client.submit("mail", b"%d" % n) for n in range(5)]
+        async with made.client(1, 2, 3).running() as other:
+            work = await other.work("w1", ["mail"], slots=2)
+            first, second = await work.receive(), await work.receive()
+            await made.kill(1)
+            await made.hosts.hosts[2].leaders.promote("a")
+            await other.finish(first, b"one")
+            await other.finish(second, b"two")
+            for _ in range(3):
+                got = await work.receive()
+                await other.finish(got, got.data("payload"))
+        rows = await client.ask("list", {"status": "done"})
+        assert sorted(row.number("task") for row in rows[1:]) == tasks
+        assert {row.number("attempt") for row in rows[1:]} == {1}
+
+
+async def test_a_worker_that_is_silent_loses_its_tasks(tmp_path: Path) -> None:
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        board = made.board(1)
+        async with made.client(1).running() as client:
+            task = await client.submit("mail", b"")
+            lost = made.client(1)
+            async with lost.running():
+                got = await (await lost.work("w1", ["mail"])).receive()
+            board.heard["w1"] -= 60.0
+            async with made.client(1).running() as other:
+                work = await other.work("w2", ["mail"])
+                again = await work.receive()
+                assert (again.number("task"), again.number("attempt")) == (task, 2)
+                with pytest.raises(TasksRefused, match="expected a worker that has joined"):
+                    await client.ask("finish", got.values)
+                await other.finish(again, b"done")
+
+
+async def test_a_task_that_fails_is_tried_again(tmp_path: Path) -> None:
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        async with made.client(1).running() as client:
+            task = await client.submit("mail", b"", attempts=2)
+            work = await client.work("w1", ["mail"])
+            await client.fail(await work.receive(), "no network")
+            await client.fail(await work.receive(), "no network either")
+            _, row = await client.ask("show", {"task": task})
+            assert (row.text("status"), row.text("why")) == ("failed", "no network either")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "problem"),
+    [
+        ("submit", {"type": "two words"}, "expected a type without blanks, got 'two words'"),
+        ("submit", {"type": "t", "payload": bytes(DATA_MAX + 1)}, "payload of at most 1048576"),
+        ("join", {"worker": "w"}, "expected a worker with a name and at least one type"),
+        ("join", {"worker": "w", "types": "t", "slots": 0}, "expected 1 to 1000 slots, got 0"),
+        ("dance", {}, "expected a request of a task board, got 'dance'"),
+    ],
+)
+async def test_bad_requests_are_told(
+    tmp_path: Path, name: str, values: dict[str, int | str | bytes], problem: str
+) -> None:
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        async with made.client(1).running() as client:
+            with pytest.raises(TasksRefused, match=problem):
+                await client.ask(name, values)
+
+
+async def test_long_payloads_and_results_go_in_pieces(tmp_path: Path) -> None:
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        async with made.client(1).running() as client:
+            data = bytes(range(256)) * (DATA_MAX // 256)
+            task = await client.submit("mail", data)
+            work = await client.work("w1", ["mail"])
+            await client.finish(await work.receive(), data)
+            _, row = await client.ask("show", {"task": task})
+            assert row.data("payload") == row.data("result") == data
