@@ -4,11 +4,47 @@ from functools import partial
 
 import pytest
 
+from cqrepl.cluster import promoter
 from cqrepl.cluster.fencekind import FenceKind
-from cqrepl.net import endpoint, pump, sharedsocket
-from cqrepl.replicator import direction, hostevents
-from cqrepl.replicator.queuestate import appendfence
+from cqrepl.net import dialer, endpoint, pump, sharedsocket
+from cqrepl.replicator import direction, hostevents, relaydesk, source
+from cqrepl.replicator.disk import diskend, syncer
+from cqrepl.replicator.incoming import proofdesk
+from cqrepl.replicator.outgoing import lineagedesk
+from cqrepl.replicator.queuestate import appendfence, pause
 from tests.support.replicas import SECONDS
+
+# what hosts do now and then comes so many times as often: no test waits for it as long as users do
+BRISKER = 10
+NOW_AND_THEN = (
+    (diskend, "FULL_LOOK_SECONDS"),
+    (diskend, "REST_SECONDS"),
+    (diskend, "SAVE_SECONDS"),
+    (dialer, "PAUSE_MAX_SECONDS"),
+    (hostevents, "LOOK_SECONDS"),
+    (lineagedesk, "AUDITED_PAUSE_SECONDS"),
+    (pause, "PAUSE_SECONDS"),
+    (proofdesk, "PENDING_SECONDS"),
+    (relaydesk, "LOOK_SECONDS"),
+    (sharedsocket, "LOOK_SECONDS"),
+    (source, "COMMIT_SECONDS"),
+    (source, "TAILERS_REST_SECONDS"),
+    (syncer, "AUDIT_SECONDS"),
+    (syncer, "LOOK_SECONDS"),
+    (syncer, "NAMES_SECONDS"),
+    (syncer, "SYNC_SECONDS"),
+)
+
+
+@pytest.fixture(autouse=True)
+def brisk_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing that hosts do now and then keep a test waiting.
+
+    A test of when it comes sets its own time.
+    """
+    for module, name in NOW_AND_THEN:
+        monkeypatch.setattr(module, name, getattr(module, name) / BRISKER)
+    monkeypatch.setattr(promoter, "COMES_SECONDS", 0.5)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from tests.support.tables import keys_of
 
 pytestmark = pytest.mark.usefixtures("has_pump")
 
-SHORT = 0.3  # so long nothing happens that is not to
+SHORT = 0.1  # so long nothing happens that is not to
 
 
 async def is_acked(source: Source, index: int, **more: Any) -> bool:

@@ -27,6 +27,11 @@ THERE = Address("127.0.0.9", 4000)
 HOUR = 3600.0
 
 
+@pytest.fixture
+def brisk_hosts() -> None:
+    """Pauses are as long as users have them: the clock is none of the machine's."""
+
+
 class Host(trio.abc.SocketFactory):
     """Every host there is. `answer` is what happens with an attempt to connect."""
 

@@ -15,6 +15,7 @@ from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.marks import resends
 from cqrepl.replicator.marks.ackboard import AckBell, WaitEnded
 from cqrepl.replicator.marks.counters import Tally
 from cqrepl.replicator.marks.hostmarks import HostMarks, QueueMarks
@@ -271,18 +272,21 @@ def test_t13_what_counts_as_asking_again(next_index: int, acknowledged: int, is_
 
 
 def test_t13_a_few_at_once_and_then_one_now_and_then() -> None:
-    resends = Resends()
-    due = [resends.next(100.0) - 100.0 for _ in range(RESENDS_MAX + 3)]
+    bucket = Resends()
+    due = [bucket.next(100.0) - 100.0 for _ in range(RESENDS_MAX + 3)]
     assert due == [0.0] * RESENDS_MAX + [RESEND_SECONDS * nth for nth in (1, 2, 3)]
-    due = [resends.next(9000.0) - 9000.0 for _ in range(RESENDS_MAX + 1)]
+    due = [bucket.next(9000.0) - 9000.0 for _ in range(RESENDS_MAX + 1)]
     assert due == [0.0] * RESENDS_MAX + [RESEND_SECONDS]
 
 
-async def test_t13_everything_again_and_again(tmp_path: Path) -> None:
+async def test_t13_everything_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few times it comes at once, then it waits; another sink does not, nor one that is further.
 
     The one that waits gets it all the same, in its time.
     """
+    monkeypatch.setattr(resends, "RESEND_SECONDS", 8.0)
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     first, last = written[0][0], written[-1][0]
     async with live_source(tmp_path / "q") as source:

@@ -213,7 +213,7 @@ def test_a_round_is_all_that_was_read_in_it() -> None:
 
 
 async def test_where_nothing_has_come_rounds_are_rare() -> None:
-    assert await Syncer()._audit_due([]) == AUDIT_SECONDS * AUDIT_REST
+    assert await Syncer()._audit_due([]) == syncer.AUDIT_SECONDS * AUDIT_REST
     assert FOLLOW_SECONDS / AUDIT_SECONDS + LOOKS <= 0.15
 
 

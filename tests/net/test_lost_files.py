@@ -16,7 +16,7 @@ from cqrepl.queue.files.closedcycles import ClosedCycles
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.overview import inspect_queue
-from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.disk import diskend, syncer
 from cqrepl.replicator.lostcycles import fetcher, fetchkind, lostfiles
 from cqrepl.replicator.lostcycles.fetchkind import FetchKind, _Giver
 from cqrepl.replicator.lostcycles.lostfiles import LostFiles
@@ -45,7 +45,8 @@ COUNTS = {0: 5, 1: 30, 2: 7, 3: 2}
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(diskend, "FULL_LOOK_SECONDS", 0.5)
 
 
 def lose(path: Path, how: str, ahead: int = 1) -> Path:
@@ -278,14 +279,14 @@ async def test_a_host_that_was_given_up_and_goes_on_gives_nothing_more(
                 await acked(source, written[-1][0])
                 await received(other, len(written))
                 await until_noted(source, sink, other)
-                monkeypatch.setattr(fetcher, "SILENCE_SECONDS", 2.0)
+                monkeypatch.setattr(fetcher, "SILENCE_SECONDS", 1.0)
                 monkeypatch.setattr(fetchkind, "COUNT_MAX", 10)
                 monkeypatch.setattr(FetchKind, "accept", noted)
                 monkeypatch.setattr(_Giver, "produce", late)
                 file = lose(tmp_path / "q", "gone")
                 await eventually(lambda: len(asked) == 2)
                 give(0)
-                await trio.sleep(1)
+                await trio.sleep(0.3)
                 give(1)
                 await eventually(lambda: holds(file, 30))
     assert_same(tmp_path / "q", tmp_path / "copy")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from cqrepl.cluster import fencedesk
+from cqrepl.cluster import fencedesk, promoter
 from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.cluster.promotion import Promotion
 from cqrepl.net.errors import Refused
@@ -178,9 +178,12 @@ async def test_a_copy_that_is_paused_by_hand_is_named_at_each_host(tmp_path: Pat
         await is_refused(cluster, 2, "host 2: it is paused by operator: resume it first")
 
 
-async def test_a_host_whose_connection_has_just_gone_is_waited_for(tmp_path: Path) -> None:
+async def test_a_host_whose_connection_has_just_gone_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is there, and dials again; and so is each other one for a host that has just begun. One
     that has ended in order is not."""
+    monkeypatch.setattr(promoter, "COMES_SECONDS", 2.0)
     async with three_hosts(tmp_path) as cluster:
         await cluster.stop(1)
         cluster.hosts[3].endpoint.renew("for a test")

@@ -25,7 +25,7 @@ from tests.support.samples import fill, noon_index, read
 from tests.support.scripted import Scripted, scripted
 
 CID: Final = 901
-TIMEOUT_MS, LONG_TIMEOUT_MS, INTERVAL_MS = 4000, 20_000, 500
+TIMEOUT_MS, LONG_TIMEOUT_MS, INTERVAL_MS = 2500, 20_000, 500
 WAIT_S: Final = 30  # for what takes some seconds
 LIMIT_S: Final = 2.0  # of a document, in place of 30
 GAP_S: Final = 1.0  # after a longer one it was the machine that rested, not the peer

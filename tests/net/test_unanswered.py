@@ -23,7 +23,7 @@ from tests.support.scripted import scripted
 
 NAMES = ("quick", "slow")
 # an answer has as long as the peer may be silent; who waits for its end here waits for longer
-BEATS: Final[dict[str, Any]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 20_000}
+BEATS: Final[dict[str, Any]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5000}
 
 
 @pytest.fixture
