@@ -74,8 +74,13 @@ def run_target(
     seed: int = 0,
     saved: Path = SAVED,
     input_seconds: int = INPUT_SECONDS,
+    every: int = 1,
 ) -> Outcome:
-    """Fuzzes one target, and ends early at a finding."""
+    """Fuzzes one target, and ends early at a finding.
+
+    Args:
+        every: it starts from one seed in so many, and runs those first, whatever time there is.
+    """
     saved.mkdir(parents=True, exist_ok=True)
     whole_seconds = max(1, round(seconds))  # libFuzzer knows no parts of one
     flags = [
@@ -88,7 +93,7 @@ def run_target(
         "-verbosity=1",
     ]
     with tempfile.TemporaryDirectory(prefix=f"fuzz-{name}-") as folder:
-        command = [sys.executable, "-m", "tests.fuzz.child", name, folder, *flags]
+        command = [sys.executable, "-m", "tests.fuzz.child", name, folder, str(every), *flags]
         timeout = whole_seconds + input_seconds + _START_SECONDS
         ended = subprocess.run(
             command,
