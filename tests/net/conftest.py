@@ -49,12 +49,14 @@ def brisk_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def patient_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a change of masters wait on a machine that stands still for a while, too.
+    """Let a change of masters wait on a machine that stands still for a while, too, and a promotion
+    for all the answers that come.
 
     A test of what ends such a wait sets a limit of its own.
     """
     monkeypatch.setattr(direction, "HAND_OVER_SECONDS", SECONDS)
     monkeypatch.setattr(appendfence, "WRITER_SECONDS", SECONDS)
+    monkeypatch.setattr(promoter, "GRACE_SECONDS", 2.0)
 
 
 @pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])

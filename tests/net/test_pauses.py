@@ -25,6 +25,11 @@ from tests.support.replicas import BEATS, at
 from tests.support.samples import fill
 
 
+@pytest.fixture
+def brisk_hosts() -> None:
+    """Pauses are as long as users have them."""
+
+
 async def test_queues_that_find_no_descriptor_come_later(tmp_path: Path) -> None:
     """None stops for good; the sink is a process of its own, which opens all of them at once."""
     names = [f"q{nth}" for nth in range(12)]

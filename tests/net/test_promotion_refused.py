@@ -205,6 +205,7 @@ async def test_a_host_that_is_not_needed_is_not_waited_for(
 ) -> None:
     """A frozen one: it stays connected, and answers neither the plan nor the promotion. It is
     announced to, and follows once it goes on."""
+    monkeypatch.setattr(promoter, "GRACE_SECONDS", 0.2)
     tried, promise = FenceDesk.tried_position, FenceDesk.promise
     goes_on = trio.Event()
 
