@@ -54,6 +54,11 @@ class SeedRange(click.ParamType[range]):
     "and pass copies on; or hosts of one queue that operators pause and promote.",
 )
 @click.option(
+    "--groups",
+    type=click.IntRange(1, 9),
+    help="So many queues whose leaders change; drawn if not given.",
+)
+@click.option(
     "--runs/--frames",
     "runs",
     default=None,
@@ -146,8 +151,9 @@ def _drawn(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunP
     if roles in (CHANGING, CHANGING_CUT):
         is_cut = roles == CHANGING_CUT
         return RunPlan.of(
-            seed, seconds, hosts, left_out, changing=True, cut_inside=is_cut, runs=runs
-        )
+            seed, seconds, hosts, left_out, changing=True, cut_inside=is_cut, runs=runs,
+            groups=options["groups"],
+        )  # fmt: skip
     both_ways = None if roles is None else roles != ONE_WAY
     passed_on = True if roles == PASSED_ON else None
     return RunPlan.of(
@@ -201,6 +207,7 @@ def _spread(seeds: range, options: dict[str, Any]) -> int:
     words += ["--waits"] if options["waits"] else []
     words += [] if options["hosts"] is None else ["--hosts", str(options["hosts"])]
     words += [] if options["roles"] is None else ["--roles", options["roles"]]
+    words += [] if options["groups"] is None else ["--groups", str(options["groups"])]
     words += [] if options["runs"] is None else ["--runs" if options["runs"] else "--frames"]
     size = -(-len(seeds) // jobs)
     running = []

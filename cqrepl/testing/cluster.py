@@ -36,7 +36,7 @@ from cqrepl.testing.labhosts import (
 )
 from cqrepl.testing.labmachine import Machine, Process
 from cqrepl.testing.labroles import LIAR_HOST, LabFile
-from cqrepl.testing.ledqueue import LedQueue
+from cqrepl.testing.ledqueue import LedQueue, master_of
 from cqrepl.testing.network import Network, address_of
 from cqrepl.testing.plan import SOURCE, Route, RunPlan
 from cqrepl.testing.processlife import ProcessLife
@@ -140,7 +140,8 @@ class Cluster:
         programs: the handlers of its own that a host has, by host id.
         experiment: the parts of a user that take part besides: `scene` has them.
         both_ways: the other kind of cluster.
-        changing: a third kind, of one queue that other hosts may come to lead: `led` is that.
+        changing: a third kind, of queues that other hosts may come to lead: `led` has them.
+        groups: how many those are, each of which a host of its own leads first.
         bursts: applications append hundreds of excerpts now and then.
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
         routes: which hosts take a queue from another one than its master.
@@ -164,6 +165,7 @@ class Cluster:
         with_frames: Collection[int] = (),
         routes: Collection[Route] = (),
         acks: int = 1,
+        groups: int = 1,
         experiment: Experiment = NOTHING,
         plan: RunPlan | None = None,
     ) -> None:
@@ -174,14 +176,15 @@ class Cluster:
         self._nursery = nursery
         self._bursts = bursts
         ids = range(1, hosts + 1)
-        queues = {each: f"{QUEUE}{each}" for each in ids} if both_ways else {SOURCE: QUEUE}
+        queues = _queues(hosts if both_ways else groups, has_number=both_ways)
         self._vias: dict[int, dict[int, int]] = {}  # by the masters of the queues
         for route in routes:
             self._vias.setdefault(route.queue, {})[route.host] = route.via
         self._freezer = Freezer()
         trio.lowlevel.add_instrument(self._freezer)
         members = (*ids, LIAR_HOST) if both_ways else tuple(ids)
-        policies = {QUEUE: acks} if changing else {}
+        policies = dict.fromkeys(queues.values(), acks) if changing else {}
+        file = partial(self._file, members, queues, policies, experiment.settings)
         for host in ids:
             disk = _rng(f"disk {host}", seed)
             self.hosts[host] = LabHost(
@@ -192,35 +195,39 @@ class Cluster:
                 self.story,
                 partial(_programs, experiment, dict(programs or {}), host),
                 queues=queues,
-                file=self._file(members, queues, policies) if both_ways or changing else None,
+                file=file() if both_ways or changing else None,
                 runs=host not in with_frames,
             )
-        self.led = LedQueue(self.hosts, roll_cycle, rate, seed) if changing else None
-        self.streams = (
-            {}
-            if changing
-            else {
-                master: self._stream(
-                    master, name, roll_cycle, rate, _rng(_application(master, both_ways), seed)
-                )
-                for master, name in queues.items()
-            }
-        )
+        self.led = {
+            group: LedQueue(self.hosts, roll_cycle, rate, seed, group)
+            for group in (queues if changing else ())
+        }
+        rngs = {each: _rng(_application(each, both_ways), seed) for each in queues}
+        self.streams = {
+            master: self._stream(master, name, roll_cycle, rate, rngs[master])
+            for master, name in ({} if changing else queues).items()
+        }
         self.scene = self._scene(experiment, plan, seed)
 
     def _file(
-        self, members: Sequence[int], queues: Mapping[int, str], acks: Mapping[str, int]
+        self,
+        members: Sequence[int],
+        queues: Mapping[int, str],
+        acks: Mapping[str, int],
+        settings: str,
     ) -> LabFile:
         """The file of the cluster, for one host."""
-        masters = {name: master for master, name in queues.items()}
+        ids = [each for each in members if each != LIAR_HOST]
+        masters = {name: master_of(each, ids) for each, name in queues.items()}
         routes = {queues[master]: vias for master, vias in self._vias.items()}
-        return LabFile(hosts=members, masters=masters, acks=acks, routes=routes)
+        return LabFile(hosts=members, masters=masters, acks=acks, routes=routes, settings=settings)
 
     def _scene(self, experiment: Experiment, plan: RunPlan | None, seed: int) -> Scene:
         """The sites of a user, none of which has begun."""
-        for queue in (self.led, *self.streams.values()):
-            if queue is not None:
-                queue.written.is_open = experiment.writes
+        written = [each.written for each in self.led.values()]
+        written += [each.written for each in self.streams.values()]
+        for each_written in written:
+            each_written.is_open = experiment.writes
         history, quiet = History(self.story), trio.Event()
         addresses = {host: address_of(host) for host in self.hosts}
         workloads, services = {}, {}
@@ -270,8 +277,8 @@ class Cluster:
             site.begin(self.network, self._freezer, self._nursery)
         for stream in self.streams.values():
             stream.application.append()
-        if self.led is not None:
-            self.led.applications[SOURCE].append()
+        for led in self.led.values():
+            led.applications[led.master].append()
         for each in self.hosts.values():
             each.start()
         for host, site in self.scene.workloads.items():
@@ -330,6 +337,7 @@ async def running_cluster(
     with_frames: Collection[int] = (),
     routes: Collection[Route] = (),
     acks: int = 1,
+    groups: int = 1,
     experiment: Experiment = NOTHING,
     plan: RunPlan | None = None,
 ) -> AsyncIterator[Cluster]:
@@ -354,6 +362,7 @@ async def running_cluster(
                 with_frames=with_frames,
                 routes=routes,
                 acks=acks,
+                groups=groups,
                 experiment=experiment,
                 plan=plan,
             )
@@ -374,6 +383,14 @@ def _programs(
 ) -> list[Program]:
     program = own.get(host)
     return [*([] if program is None else [program]), *experiment.programs_of(host, process)]
+
+
+def _queues(count: int, *, has_number: bool) -> dict[int, str]:
+    """The names of the queues, by their numbers; the first has it in its name only if told to."""
+    return {
+        each: f"{QUEUE}{each}" if has_number or each > SOURCE else QUEUE
+        for each in range(SOURCE, count + SOURCE)
+    }
 
 
 def _shown(index: int) -> str:

@@ -67,6 +67,8 @@ class Experiment:
     Args:
         writes: programs or workloads append to the queues of the run, too. Whether that is what
             was written is for the checks then; copies are equal and all else holds as ever.
+        settings: what stands besides in the `cqrepl` node of the file of the cluster, for hosts
+            that have one: those that are source and sink, and those whose roles change.
     """
 
     programs: Sequence[MakeProgram] = ()
@@ -75,6 +77,7 @@ class Experiment:
     checks: Sequence[Check] = ()
     faults: Mapping[str, OwnFault] = field(default_factory=dict)
     writes: bool = False
+    settings: str = ""
 
     def programs_of(self, host: int, process: Process) -> list[Program]:
         """The programs of one start of a host."""

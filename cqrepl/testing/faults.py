@@ -20,7 +20,7 @@ from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, Cause
 from cqrepl.testing.checker import BrokenPromiseError, content, is_readable
 from cqrepl.testing.cluster import Cluster, Stream
 from cqrepl.testing.experiment import OwnFault
-from cqrepl.testing.labhosts import Copy, LabHost, fill_with_others
+from cqrepl.testing.labhosts import Copy, fill_with_others
 from cqrepl.testing.labmachine import Machine, Process, copy_directory
 from cqrepl.testing.labroles import LIAR_HOST
 from cqrepl.testing.liar import Liar
@@ -74,11 +74,12 @@ class Injector:
         self._cluster = cluster
         self._faults = own or {}
         self._liars: Machine | None = None
-        self.operator = (
-            None
-            if cluster.led is None
-            else Operator(cluster.led, cluster.hosts, cluster.network, cluster.story)
-        )
+        self.operators = {
+            group: Operator(
+                led, cluster.hosts, cluster.network, cluster.story, self._cut_power, self._start
+            )
+            for group, led in cluster.led.items()
+        }
 
     async def inject(self, fault: Fault) -> None:
         """Waits for the time of a fault; returns when it is over."""
@@ -136,32 +137,36 @@ class Injector:
 
     async def _power_cut(self, fault: Fault) -> None:
         mortal = self._mortal(fault)
-        cut = self._power_of(mortal)
+        is_host = fault.host in self._cluster.hosts
+        cut = partial(self._cut_power, fault.host) if is_host else mortal.power_cut
         if fault.kind is Kind.POWER_CUT_AT_CALL:
             await _dies(mortal, fault.nth, cut, at_disk=True)
         else:
             cut()
         await trio.sleep(fault.lasting)
-        if self._cluster.led is not None and fault.host in self._cluster.hosts:
-            self._cluster.led.applications[fault.host].go_on()
-        own = self._cluster.streams.get(fault.host)
+        if is_host:
+            self._start(fault.host)
+        else:
+            mortal.start()
+
+    def _start(self, host: int) -> None:
+        """A host starts, and the applications of its machine that are dead."""
+        for led in self._cluster.led.values():
+            led.applications[host].go_on()
+        own = self._cluster.streams.get(host)
         if own is not None:
             own.application.restart()
-        mortal.start()
+        self._cluster.hosts[host].start()
 
-    def _power_of(self, mortal: Mortal) -> Callable[[], None]:
-        """A function that cuts the power of its machine."""
-        return partial(self._cut_power, mortal) if isinstance(mortal, LabHost) else mortal.power_cut
-
-    def _cut_power(self, host: LabHost) -> None:
-        if self.operator is not None:
-            self.operator.power_cut(host.host)
-            return
+    def _cut_power(self, host: int) -> None:
+        """Cuts the power of one host; it starts again when it is told to."""
+        there = self._cluster.hosts[host]
         with ExitStack() as losses:
+            for led in self._cluster.led.values():
+                losses.enter_context(led.losing_power(host))
             for stream in self._cluster.streams.values():
-                copy = host.copies[stream.master]
-                losses.enter_context(taking(stream, copy, Kind.POWER_CUT))
-            host.power_cut()
+                losses.enter_context(taking(stream, there.copies[stream.master], Kind.POWER_CUT))
+            there.power_cut()
 
     async def _disk_error(self, fault: Fault) -> None:
         self._mortal(fault).machine.fail_in(fault.nth)
@@ -186,8 +191,7 @@ class Injector:
 
     async def _act(self, fault: Fault) -> None:
         """As an operator."""
-        assert self.operator is not None
-        await self.operator.act(fault)
+        await self.operators[fault.queue or SOURCE].act(fault)
 
     async def _own(self, fault: Fault) -> None:
         await self._faults[fault.own](self._cluster.scene, fault)
@@ -369,10 +373,10 @@ class Injector:
     async def _flood(self, fault: Fault) -> None:
         """Two hosts have more for each other than goes into a socket; of one queue, who leads."""
         payloads = [b"%d of a flood " % nth + FLOOD_FILLING for nth in range(FLOOD)]
-        led = self._cluster.led
-        if led is not None:
+        for led in self._cluster.led.values():
             for writer in sorted(led.writers):
                 led.applications[writer].flood(payloads)
+        if self._cluster.led:
             return
         for host in (fault.host, fault.peer):
             self._cluster.streams[host].application.append(payloads)

@@ -191,6 +191,11 @@ class LabHost:
         return self._life.process
 
     @property
+    def is_frozen(self) -> bool:
+        """True while its process is held back."""
+        return self._life.is_frozen
+
+    @property
     def ends(self) -> list[str]:
         """The reasons for which it has ended by itself, since it has served last."""
         return self._life.ends

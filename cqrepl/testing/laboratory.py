@@ -92,6 +92,7 @@ def run(
     checks: Sequence[Check] = (),
     faults: Mapping[str, OwnFault] | None = None,
     writes: bool = False,
+    settings: str = "",
 ) -> Outcome:
     """Runs a plan, with parts of a user (`cqrepl.testing.experiment`).
 
@@ -104,6 +105,7 @@ def run(
         checks: find what is not as it must be.
         faults: by their names, those that the plan has of a user.
         writes: programs or workloads append to the queues of the run, too.
+        settings: what stands in the file of the cluster besides.
     """
     experiment = Experiment(
         programs=programs,
@@ -112,6 +114,7 @@ def run(
         checks=checks,
         faults=faults or {},
         writes=writes,
+        settings=settings,
     )
     return run_experiment(plan, experiment, waits=waits)
 
@@ -168,7 +171,7 @@ class _Laboratory:
         self._story = story
         self._hosts: dict[int, LabHost] = {}
         self._judges: list[Judge] = []
-        self._led_judge: LedJudge | None = None  # of a queue whose leader changes
+        self._led_judges: list[LedJudge] = []  # of queues whose leaders change
         self._cluster: Cluster
 
     async def run(self) -> None:
@@ -188,6 +191,7 @@ class _Laboratory:
                 with_frames=plan.with_frames,
                 routes=plan.routes,
                 acks=plan.acks,
+                groups=plan.groups,
                 experiment=self._experiment,
                 plan=plan,
             ) as self._cluster,
@@ -214,8 +218,8 @@ class _Laboratory:
                     nursery.start_soon(Bystander(copy, stream).run)
             injector = Injector(plan, self._cluster, self._experiment.faults)
             self.injected = injector.injected
-            if self._cluster.led is not None:
-                self._begin_led(nursery, self._cluster.led, injector.operator)
+            for group, led in self._cluster.led.items():
+                self._begin_led(nursery, led, injector.operators[group])
             for fault in plan.faults:
                 nursery.start_soon(injector.inject, fault)
             await trio.sleep(plan.seconds)
@@ -224,12 +228,11 @@ class _Laboratory:
             nursery.cancel_scope.cancel()
         check_moving(standstill.busy)
 
-    def _begin_led(self, nursery: trio.Nursery, led: LedQueue, operator: Operator | None) -> None:
+    def _begin_led(self, nursery: trio.Nursery, led: LedQueue, operator: Operator) -> None:
         """Applications, and programs that wait, at the hosts of a queue whose leader changes."""
-        assert operator is not None
-        waits = LedWaits(led, self.plan.acks, self.plan.seed, is_timed=self._has_waits)
+        waits = LedWaits(led, self.plan.acks, is_timed=self._has_waits)
         self.waits.append(waits)
-        self._led_judge = LedJudge(led, operator, waits, self._story)
+        self._led_judges.append(LedJudge(led, operator, waits, self._story))
         for application in led.applications.values():
             nursery.start_soon(application.run)
         nursery.start_soon(waits.run)
@@ -259,8 +262,8 @@ class _Laboratory:
             for judge in self._judges:
                 judge.check_marks()
                 judge.check_waiting()
-            if self._led_judge is not None:
-                self._led_judge.check()
+            for led_judge in self._led_judges:
+                led_judge.check()
 
     async def _become_quiet(self) -> None:
         """No more faults, all hosts up, nothing appended: copies become equal, or say why not."""
@@ -268,8 +271,8 @@ class _Laboratory:
         self._cluster.scene.quiet.set()
         for stream in self._cluster.streams.values():
             stream.application.end_writing()
-        if self._cluster.led is not None:
-            self._cluster.led.is_writing = False
+        for led in self._cluster.led.values():
+            led.is_writing = False
         longest = max((fault.lasting for fault in self.plan.faults), default=0.0) + 4.0
         if any(fault.kind in _LATE for fault in self.plan.faults):
             longest += LATE_SECONDS
@@ -278,8 +281,8 @@ class _Laboratory:
             site.life.start()
         for each in self._hosts.values():
             each.start()
-        if self._led_judge is not None:
-            await self._led_judge.make_good()
+        for led_judge in self._led_judges:
+            await led_judge.make_good()
         with trio.move_on_after(QUIET_SECONDS):
             while not all(judge.is_settled for judge in self._all_judges):
                 await trio.sleep(0.5)
@@ -287,7 +290,7 @@ class _Laboratory:
 
     @property
     def _all_judges(self) -> list[Judge | LedJudge]:
-        return [*self._judges, *([] if self._led_judge is None else [self._led_judge])]
+        return [*self._judges, *self._led_judges]
 
     def _judge(self) -> None:
         for check in self.END_CHECKS:
@@ -297,8 +300,7 @@ class _Laboratory:
                 raise BrokenPromiseError(getattr(own, "__name__", type(own).__name__), text)
         streams = self._cluster.streams.values()
         self.appended = sum(stream.application.count for stream in streams)
-        if self._cluster.led is not None:
-            self.appended += len(self._cluster.led.appended)
+        self.appended += sum(len(led.appended) for led in self._cluster.led.values())
 
     def _check_said(self) -> None:
         check_agreed(entry.text for entry in self._story.entries)
@@ -313,8 +315,8 @@ class _Laboratory:
                 waits.check()
 
     def _check_led(self) -> None:
-        if self._led_judge is not None:
-            self._led_judge.judge()
+        for judge in self._led_judges:
+            judge.judge()
 
     END_CHECKS: Final[tuple[Callable[["_Laboratory"], None], ...]] = (
         _check_said,

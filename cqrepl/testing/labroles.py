@@ -89,6 +89,7 @@ class LabFile:
         acks: how many hosts the policy of a queue waits for, of those that have one.
         routes: from whom hosts take a queue that is passed on, by its name and their ids.
         limit: bytes of excerpts a second that each host is sent; 0 for any number.
+        settings: what else stands in its `cqrepl` node.
     """
 
     hosts: Sequence[int]
@@ -96,6 +97,7 @@ class LabFile:
     acks: Mapping[str, int] = field(default_factory=dict)
     routes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     limit: int = 0
+    settings: str = ""
 
     def plan(self, start: HostStart, base: Path) -> HostPlan:
         """The plan that `cqrepl run` makes of the file now.
@@ -116,6 +118,7 @@ class LabFile:
                 f"{name}: {{ level: appended, from: {count} }}" for name, count in self.acks.items()
             ]
             rest += f", ack: {{ {', '.join(policies)} }}, limitRate: {self.limit}"
+        rest += f", {self.settings}" if self.settings else ""
         text = _CLUSTER.format(
             interval=HEARTBEAT_MS,
             timeout=TIMEOUT_MS,

@@ -133,10 +133,19 @@ class LedApplication:
             raise BrokenPromiseError("epochs", text)
 
 
+def master_of(group: int, hosts: Sequence[int]) -> int:
+    """The host that leads one of several queues first."""
+    return hosts[(group - 1) % len(hosts)]
+
+
 class LedQueue:
     """The queue.
 
+    Args:
+        group: its number, where there are several: the first is that of host 1.
+
     Attributes:
+        draws: a text for what is drawn by chance for it.
         appended: all that applications were told, in order.
         writers: ids of the hosts where an application writes, or would.
         files: of the cluster, by the ids of the hosts that read them.
@@ -149,22 +158,31 @@ class LedQueue:
     """
 
     def __init__(
-        self, hosts: Mapping[int, LabHost], roll_cycle: str, rate: float, seed: int
+        self,
+        hosts: Mapping[int, LabHost],
+        roll_cycle: str,
+        rate: float,
+        seed: int,
+        group: int = SOURCE,
     ) -> None:
-        self.copies = {host: each.copies[SOURCE] for host, each in hosts.items()}
+        self.copies = {host: each.copies[group] for host, each in hosts.items()}
         self.name = self.copies[SOURCE].name
+        # that of the first one is as it was when there was one
+        self.draws = str(seed) if group == SOURCE else f"{seed} of {self.name}"
         self.written = Written()
         self.appended: list[LedExcerpt] = []
         self.is_writing = True
-        self.writers = {SOURCE}
+        self.master = master_of(group, list(hosts))
+        self.writers = {self.master}
         self.files = {host: each.file for host, each in hosts.items() if each.file is not None}
-        self.master = SOURCE
         self.power_cuts: dict[int, list[float]] = {host: [] for host in hosts}
         self.losing: set[int] = set()
         self.causes: list[Cause] = []
         self.have_led: set[int] = set()
         self.applications = {
-            host: LedApplication(self, copy, roll_cycle, rate, random.Random(f"led {host} {seed}"))
+            host: LedApplication(
+                self, copy, roll_cycle, rate, random.Random(f"led {host} {self.draws}")
+            )
             for host, copy in self.copies.items()
         }
         self._epochs: dict[int, Begun] = {}  # that were begun, by number

@@ -49,13 +49,13 @@ class LedWaits:
         timed: those that have a time.
     """
 
-    def __init__(self, led: LedQueue, acks: int, seed: int, *, is_timed: bool) -> None:
+    def __init__(self, led: LedQueue, acks: int, *, is_timed: bool) -> None:
         self.called: Counter[str] = Counter()
         self.timed = TimedWaits()
-        self._times = random.Random(f"led times {seed}") if is_timed else None
+        self._times = random.Random(f"led times {led.draws}") if is_timed else None
         self._led = led
         self._acks = acks
-        self._rng = random.Random(f"led waits {seed}")
+        self._rng = random.Random(f"led waits {led.draws}")
         self._safe: list[tuple[Safe, int]] = []  # with the epoch of each
 
     async def run(self) -> None:

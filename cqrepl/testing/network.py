@@ -53,6 +53,12 @@ class Weather:
         self._clear.set()
 
     @property
+    def is_good(self) -> bool:
+        """True while bytes come soon, as far as is known."""
+        is_moving = not self.is_stalled and not self.is_swallowing
+        return is_moving and self.delay_s == DELAY_SECONDS
+
+    @property
     def is_stalled(self) -> bool:
         return not self._clear.is_set()
 

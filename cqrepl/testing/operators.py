@@ -5,7 +5,7 @@ has answered, as one that is killed, the operator does not know the result.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -55,10 +55,20 @@ class Operator:
         promoted: what was done.
         counts: how often a plan came true, was refused, and so on.
         files: what is done by the files of the cluster.
+
+    Args:
+        cut_power: cuts the power of a host, which starts again when it is told to.
+        start: starts a host, and its applications.
     """
 
     def __init__(
-        self, led: LedQueue, hosts: Mapping[int, LabHost], network: Network, story: Story
+        self,
+        led: LedQueue,
+        hosts: Mapping[int, LabHost],
+        network: Network,
+        story: Story,
+        cut_power: Callable[[int], None],
+        start: Callable[[int], None],
     ) -> None:
         self.promoted: list[Promoted] = []
         self.counts: Counter[str] = Counter()
@@ -68,6 +78,8 @@ class Operator:
         self._led = led
         self._hosts = hosts
         self._network = network
+        self._cut_power = cut_power
+        self._start = start
         self._story = story
 
     async def act(self, fault: Fault) -> None:
@@ -104,19 +116,13 @@ class Operator:
         others = sorted(self._hosts.keys() - {leader})
         to = fault.host if fault.host != leader else others[fault.nth % len(others)]
         if fault.nth == _POWER_CUT_NTH:
-            self.power_cut(leader)
+            self._cut_power(leader)
         else:
             self._hosts[leader].kill()
         await trio.sleep(NOTICES_SECONDS)
         await self.promote(to, accept_loss=fault.nth >= _LOSES_FROM_NTH)
         await trio.sleep(fault.lasting)
-        self._led.applications[leader].go_on()
-        self._hosts[leader].start()
-
-    def power_cut(self, host: int) -> None:
-        """Cuts the power of one host; it starts again when it is told to."""
-        with self._led.losing_power(host):
-            self._hosts[host].power_cut()
+        self._start(leader)
 
     async def promote(self, to: int, *, accept_loss: bool) -> Values | None:
         """Plans a promotion, and has it done; the answer, with `error` where it was not done. None
@@ -128,7 +134,7 @@ class Operator:
         """
         led, host = self._led, self._hosts[to]
         for _ in range(PLANS_MAX):
-            before, turns = self._state(to), self._turns
+            before, turns, is_late = self._state(to), self._turns, self._may_be_late(to)
             is_by_file = self.files.may_hand_over
             plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
             if self._state(to) == before:
@@ -146,7 +152,8 @@ class Operator:
             self.counts["not known"] += 1
             return None
         is_by_file = is_by_file or self.files.may_hand_over
-        is_same = is_alone and not is_by_file and self._state(to) == before
+        is_prompt = not is_late and not self._may_be_late(to)
+        is_same = is_alone and is_prompt and not is_by_file and self._state(to) == before
         if "error" in done:
             self.counts["refused"] += 1
             if is_same and not plan["refusal"] and (accept_loss or not is_risky):
@@ -194,6 +201,17 @@ class Operator:
             if plan[name] != done[name]:
                 text = f"{name} was planned as {plan[name]}, and is {done[name]}"
                 raise BrokenPromiseError("promotion", text)
+
+    def _may_be_late(self, to: int) -> bool:
+        """True while answers may come to a host at other times than the last ones: it goes on when
+        those that have come will do, so a plan and its result may have those of other hosts."""
+        weather = self._network.weather
+        return any(
+            each.is_frozen
+            or each.machine.slow_s > 0
+            or (host != to and not (weather(to, host).is_good and weather(host, to).is_good))
+            for host, each in self._hosts.items()
+        )
 
     def _state(self, to: int) -> object:
         """The state that a plan depends on. Where it is the same before and after, it was the same

@@ -23,6 +23,8 @@ SHARE_PASSED_ON: Final = 1 / 3  # of these clusters have hosts that pass copies 
 # clusters of one queue, whose leader changes
 HOSTS_CHANGING: Final = (3, 3, 3, 4, 5, 6, 7)
 AWAY_SECONDS: Final = (25.0, 60.0)  # of hosts that stay away longer than a promotion waits for them
+SHARE_OF_SEVERAL_GROUPS: Final = 1 / 4
+GROUPS: Final = (2, 2, 3)
 SHARE_OF_MAJORITIES: Final = 2 / 3
 SHARE_AWAY: Final = 1 / 4  # of the faults that take a process away
 AWAY: Final = frozenset({"kill", "kill-at-call", "freeze", "stop", "fail-over", "power-cut"})
@@ -241,6 +243,8 @@ class Fault:
         where = f"hosts {self.host} and {self.peer}" if at_link else f"host {self.host}"
         if self.queue and self.kind in AT_SINKS | AT_FILES:
             where += f", queue of host {self.queue}"
+        if self.queue and self.kind in BY_OPERATORS:
+            where += f", queue {self.queue}"
         step = f" by {self.step_s:g} s" if self.kind is Kind.CLOCK_STEP else ""
         call = f" {self.nth} from here" if self.kind in AT_A_CALL else ""
         if self.kind is Kind.CUT_INSIDE:
@@ -260,6 +264,7 @@ class RunPlan:
         bursts: applications append hundreds of excerpts now and then.
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
         routes: of hosts that are both, those which take a queue from another one than its master.
+        groups: how many queues there are whose leaders change, each by itself.
         services: how many a user has brought, on machines of their own.
         acks: where roles change, how many other hosts the policy of the queue waits for.
         cut_inside: as the faults were drawn, where roles change.
@@ -279,6 +284,7 @@ class RunPlan:
     acks: int = 1
     cut_inside: bool = field(default=False, repr=False)  # by its faults two keys differ anyway
     services: int = field(default=0, repr=False)
+    groups: int = field(default=1, repr=False)
 
     @classmethod
     def of(
@@ -293,6 +299,7 @@ class RunPlan:
         changing: bool = False,
         cut_inside: bool = False,
         runs: bool | None = None,
+        groups: int | None = None,
     ) -> Self:
         """The plan that this seed stands for.
 
@@ -303,6 +310,8 @@ class RunPlan:
                 depend on whether this was drawn.
             passed_on: whether hosts that are both pass copies on; drawn if None. Nothing else
                 depends on it.
+            groups: as the plan has it, where roles change; drawn if None. Nothing else depends on
+                it.
             changing: as the plan has it; it is never drawn.
             cut_inside: with cuts inside documents and with floods, where roles change. A seed then
                 stands for something else.
@@ -310,15 +319,16 @@ class RunPlan:
                 else depends on it.
         """
         if changing:
-            return cls._changing(seed, seconds, hosts, without, runs, cut_inside=cut_inside)
+            drawn = cls._changing(seed, seconds, hosts, without, runs, cut_inside=cut_inside)
+            return drawn._with_groups(groups)
         if both_ways is None:
             both_ways = random.Random(f"roles {seed}").random() < SHARE_BOTH_WAYS
         rng = random.Random(f"both ways {seed}" if both_ways else f"plan {seed}")
-        drawn = rng.choice(HOSTS_BOTH_WAYS if both_ways else (2, 2, 3))
+        count_drawn = rng.choice(HOSTS_BOTH_WAYS if both_ways else (2, 2, 3))
         roll_cycle = rng.choice(ROLL_CYCLES)
         rate = rng.choice(RATES_BOTH_WAYS if both_ways else RATES)
         bursts = random.Random(f"bursts {seed}").random() < SHARE_WITH_BURSTS
-        count = drawn if hosts is None else hosts
+        count = count_drawn if hosts is None else hosts
         pause = rng.choice(FAULT_EVERY_SECONDS)
         draw = _fault_both_ways if both_ways else _fault
         faults = _faults(rng, pause, 0.0, seconds, lambda at: draw(rng, at, count))
@@ -392,6 +402,22 @@ class RunPlan:
             )  # fmt: skip
         return replace(self, faults=tuple(faults), services=services)
 
+    def _with_groups(self, groups: int | None) -> Self:
+        """The same plan with so many queues. Each thing that operators do is about one of them, and
+        about the first where they do it by files."""
+        rng = random.Random(f"groups {self.seed}")
+        is_several, drawn = rng.random() < SHARE_OF_SEVERAL_GROUPS, rng.choice(GROUPS)
+        count = (drawn if is_several else 1) if groups is None else groups
+        if count == 1:
+            return self
+        faults = [
+            replace(each, queue=rng.randint(1, count))
+            if each.kind in BY_OPERATORS - BY_RELOADS
+            else each
+            for each in self.faults
+        ]
+        return replace(self, faults=tuple(faults), groups=count)
+
     def only(self, faults: Iterable[Fault]) -> Self:
         """The same plan with these faults and no others."""
         return replace(self, faults=tuple(faults))
@@ -401,6 +427,7 @@ class RunPlan:
         """Stands for this very plan, faults included."""
         # plans without what came later keep their keys
         later = [each.own for each in self.faults if each.own]
+        later += [f"{self.groups} groups"] if self.groups > 1 else []
         later += [f"{self.services} services"] if self.services else []
         text = repr(self) + "".join(later)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -410,6 +437,7 @@ class RunPlan:
         roles += ", copies passed on" if self.routes else ""
         roles += ", cut inside documents" if self.cut_inside else ""
         roles += f", {self.acks} waited for" if self.changing else ""
+        roles += f", {self.groups} queues" if self.groups > 1 else ""
         bursts = " in bursts" if self.bursts else ""
         frames = ", ".join(map(str, self.with_frames))
         frames = f" ({frames} with frames)" if frames else ""

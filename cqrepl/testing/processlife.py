@@ -31,6 +31,7 @@ class ProcessLife:
     Attributes:
         process: while there is one.
         ends: why it has ended by itself, since it has served last.
+        is_frozen: true while it is held back.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class ProcessLife:
         self.machine: Final = machine
         self.process: Process | None = None
         self.ends: list[str] = []
+        self.is_frozen = False
         self._network = network
         self._freezer = freezer
         self._nursery = nursery
@@ -67,6 +69,7 @@ class ProcessLife:
         if self.process is not None:
             return
         self.process = self.machine.start(self._what)
+        self.is_frozen = False
         self._scope, self._stopping = trio.CancelScope(), trio.Event()
         self.tell("starts")
         self._nursery.start_soon(self._run, self.process, self._scope, self._stopping)
@@ -83,12 +86,14 @@ class ProcessLife:
         """It stands still; what is to be thawed, None while there is none."""
         if self.process is not None:
             self.tell("is frozen")
+            self.is_frozen = True
             self._freezer.freeze(self.process)
         return self.process
 
     def thaw(self, process: Process) -> None:
         """It goes on, unless it was killed meanwhile."""
         self.tell("goes on")
+        self.is_frozen = self.is_frozen and process is not self.process
         self._freezer.thaw(process)
 
     def power_cut(self) -> None:
