@@ -34,7 +34,7 @@ from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import LocalProtocolError
-from cqrepl.protocol.capabilities import ENDED_CAPABILITY
+from cqrepl.protocol.capabilities import ENDED_CAPABILITY, MEMBERS_CAPABILITY
 from cqrepl.protocol.messages.fences import (
     POSITION,
     CopyPosition,
@@ -114,6 +114,9 @@ class FenceDesk:
         if queue is None:  # it is not open yet: it is announced then
             return
         now = queue.epochs.now
+        members = now.members or self._host.settings.members.get(name)
+        if members and host_id not in members:
+            return
         if now.promised and now.may_lead(self._own):
             self._told.append((host_id, name, now.promised))
             self._has_news.set()
@@ -198,6 +201,7 @@ class FenceDesk:
 
         Raises:
             Unreachable: it is not connected.
+            Refused: it is too old for that.
         """
         async with self._asked_of(host_id, name, request) as answers:
             yield answers
@@ -210,6 +214,8 @@ class FenceDesk:
         link = self._links.get(host_id)
         if link is None:
             raise Unreachable(f"host {host_id} is not connected")
+        if request.members and MEMBERS_CAPABILITY not in link.capabilities:
+            raise Refused(f"host {host_id} is too old to know members of a queue")
         into, answers = trio.open_memory_channel[tuple[str, Any]](_WAITING_MAX)
         csp = CSP_PREFIX + name
         try:
@@ -240,7 +246,10 @@ class FenceDesk:
 
     async def _announce(self, host_id: int, name: str, epoch: int) -> None:
         """Until that host has promised; what keeps it from that may pass."""
-        asked, seconds, said = FenceRequest(verb=FenceVerb.FENCE, epoch=epoch), PAUSE_SECONDS, ""
+        now = self._host.source.queues[name].epochs.now
+        members = now.members if now.listed == epoch else frozenset[int]()
+        asked = FenceRequest(verb=FenceVerb.FENCE, epoch=epoch, members=members)
+        seconds, said = PAUSE_SECONDS, ""
         self._announced.add((host_id, name, epoch))
         try:
             while self._leads_in(name, epoch):
@@ -322,7 +331,7 @@ class FenceDesk:
         if request.verb is FenceVerb.FENCE:
             if request.by is FenceBy.ELECTION:
                 self.check_hears_none(name, asked.leader)
-            await self.promise(name, request.epoch, asked.leader)
+            await self.promise(name, request.epoch, asked.leader, request.members)
             position = self.own_position(name)
         else:
             position = await self.tried_position(name, Index(request.first))
@@ -406,9 +415,14 @@ class FenceDesk:
         if why:
             raise Refused(f"queue {name!r}: {why}")
 
-    async def promise(self, name: str, epoch: int, leader: int) -> None:
+    async def promise(
+        self, name: str, epoch: int, leader: int, members: frozenset[int] = frozenset()
+    ) -> None:
         """Nothing is taken from a lower epoch from now on, and nothing is streamed from here until
         the epoch is begun here.
+
+        Args:
+            members: of the queue in that epoch; empty where it names none.
 
         Raises:
             ValueError: there is no such queue.
@@ -416,9 +430,9 @@ class FenceDesk:
             QueueError, OSError: it cannot be given back, or the promise may not be on the disk.
         """
         async with self._host.direction.turn(name):
-            await self._promise(name, epoch, leader)
+            await self._promise(name, epoch, leader, members)
 
-    async def _promise(self, name: str, epoch: int, leader: int) -> None:
+    async def _promise(self, name: str, epoch: int, leader: int, members: frozenset[int]) -> None:
         streamed = self._host.source.queues.get(name)
         taken = self._host.sink.queues.get(name)
         queue = streamed or taken
@@ -431,11 +445,12 @@ class FenceDesk:
         if epoch <= now.promised and not (is_known or queue.epochs.may_give_up(epoch)):
             raise Refused(promised_otherwise(now, epoch, leader))
         if streamed is not None:  # though it may have heard so from another copy
-            await self._host.direction.step_down(streamed, epoch, leader)
+            await self._host.direction.step_down(streamed, epoch, leader, members=members)
         elif is_known:
+            await in_thread(partial(queue.epochs.promise, epoch, leader, members))
             return
         else:
-            await self._host.sink.promise(name, epoch, leader)
+            await self._host.sink.promise(name, epoch, leader, members)
         _logger.info("queue %r: epoch %d is promised to host %d", name, epoch, leader)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.protocol.capabilities import MERGED_CAPABILITY
+from cqrepl.protocol.capabilities import MEMBERS_CAPABILITY, MERGED_CAPABILITY
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.fences import (
     CopyPosition,
@@ -89,6 +89,9 @@ class Asked:
         if MERGED_CAPABILITY not in self._link.capabilities:
             epochs = position.epochs
             epochs = replace(epochs, history=unmerged(epochs.history))
+            position = replace(position, epochs=epochs)
+        if MEMBERS_CAPABILITY not in self._link.capabilities:
+            epochs = replace(position.epochs, members=frozenset(), listed=0)
             position = replace(position, epochs=epochs)
         self.answer(write_position(position))
 

@@ -21,6 +21,7 @@ import trio
 
 from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk
 from cqrepl.cluster.lateroles import LateRoles
+from cqrepl.cluster.memberlists import MemberLists, members_of, shown
 from cqrepl.cluster.promotion import NOBODY, CopyStretch, Promotion, differing, plan_promotion
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
@@ -83,8 +84,8 @@ class Promoter:
             ValueError: there is no such queue, or no such host.
             Refused: that host's copy is not known, or this host's not in order.
         """
-        if to not in self._hosts:
-            ids = ", ".join(map(str, sorted(self._hosts)))
+        if to not in self._hosts(name):
+            ids = ", ".join(map(str, sorted(self._hosts(name))))
             raise ValueError(f"the id of a host ({ids}) expected, {to} came")
         own = await self._desk.tried_position(name)
 
@@ -93,7 +94,7 @@ class Promoter:
             return to in known and _is_sure(self._planned(name, to, known, found.declined))
 
         asked = FenceRequest(verb=FenceVerb.WHERE)
-        others, declined = await self._all(name, self._others, asked, will_do, by=by)
+        others, declined = await self._all(name, self._others(name), asked, will_do, by=by)
         positions = {self._own: own} | others
         if to not in positions:
             usual = f"host {to} is not connected, or has no copy of {name!r}"
@@ -208,8 +209,8 @@ class Promoter:
         name = plan.queue
         if by is FenceBy.ELECTION:
             self._desk.check_hears_none(name, self._own)
-        await self._desk.promise(name, plan.epoch, self._own)
-        asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch, by=by)
+        await self._desk.promise(name, plan.epoch, self._own, plan.members)
+        asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch, by=by, members=plan.members)
         own = self._desk.own_position(name)
 
         def will_do(found: _Answers) -> bool:
@@ -217,7 +218,7 @@ class Promoter:
             return _is_sure(self._planned(name, self._own, known, found.declined, planned=plan))
 
         positions, declined = await self._all(
-            name, self._others, asked, will_do, streamer=plan.streams, by=by
+            name, self._others(name), asked, will_do, streamer=plan.streams, by=by
         )
         await self._check_alone(name, plan.epoch, declined.keys())
         positions[self._own] = self._desk.own_position(name)
@@ -234,7 +235,7 @@ class Promoter:
             if begun.returned is not None:
                 await self._take(queue, begun.returned, begun.history)
             epoch = Epoch(begun.epoch, self._own, begun.start)
-            await self._host.direction.lead(queue, epoch, begun.history, self._others)
+            await self._host.direction.lead(queue, epoch, begun.history, self._others(name))
         return begun
 
     async def _check_alone(self, name: str, epoch: int, others: Set[int]) -> None:
@@ -264,16 +265,29 @@ class Promoter:
         planned: Promotion | None = None,
     ) -> Promotion:
         settings = self._host.settings
+        if planned is not None:
+            lists = MemberLists(planned.hosts, planned.also, planned.members)
+        else:
+            lists = members_of(positions, self._everyone, settings.members.get(name, frozenset()))
+        counted = {
+            host: each for host, each in positions.items() if host in lists.hosts | lists.also
+        }
+        if to not in counted:
+            raise Refused(
+                f"queue {name!r}: host {to} is none of its members ({shown(lists.hosts)})"
+            )
         plan = plan_promotion(
             name,
             to,
-            self._hosts,
-            positions,
+            lists.hosts,
+            counted,
+            also=lists.also,
             master=settings.sink.masters[name],
             acks=settings.source.acks_of(name),
             declined=declined,
             planned=planned,
         )
+        plan = replace(plan, members=lists.members, refusal=plan.refusal or lists.refusal)
         routes = settings.sink.routes.get(name)
         if routes and not plan.refusal:
             taker, giver = min(routes.items())
@@ -286,12 +300,18 @@ class Promoter:
         return plan
 
     @property
-    def _hosts(self) -> frozenset[int]:
+    def _everyone(self) -> frozenset[int]:
         return self._host.settings.protocol.remote_ids | {self._own}
 
-    @property
-    def _others(self) -> frozenset[int]:
-        return self._hosts - {self._own}
+    def _hosts(self, name: str) -> frozenset[int]:
+        """The hosts that may have a copy: by the file, and as this host's own copy knows."""
+        named = self._host.settings.members.get(name, frozenset())
+        queue = self._host.sink.queues.get(name) or self._host.source.queues.get(name)
+        known = queue.epochs.now.members if queue is not None else frozenset[int]()
+        return (named | known) or self._everyone
+
+    def _others(self, name: str) -> frozenset[int]:
+        return self._hosts(name) - {self._own}
 
     async def _comes(self, host_id: int) -> bool:
         """True once a host is connected; one that may just be about to be has a moment for that."""

@@ -97,6 +97,9 @@ class Promotion:
         last: the one that led last, as all that answer know; 0 where they do not agree.
         history: of what comes before the epoch.
         streams: another host that streams the queue, as it says before it promises; 0: none.
+        hosts: that count: so many of them have to promise.
+        also: of these too, where it is not known which of two lists of members is the last.
+        members: of the queue in that epoch, which are promised with it; empty where it names none.
     """
 
     queue: str
@@ -123,6 +126,9 @@ class Promotion:
     farthest: int = NOBODY
     uncompared: tuple[CopyStretch, ...] = ()
     streams: int = NOBODY
+    hosts: frozenset[int] = frozenset()
+    also: frozenset[int] = frozenset()
+    members: frozenset[int] = frozenset()
 
     @property
     def is_risky(self) -> bool:
@@ -155,6 +161,7 @@ class Promotion:
             "uncompared": [each.fields() for each in self.uncompared],
             "majority": self.majority,
             "may_split": self.may_split,
+            "members": sorted(self.members),
             "refusal": self.refusal,
         }
 
@@ -187,6 +194,8 @@ class Promotion:
             for each in self.quarantined
         ]
         lines.append(f"fenced: {_hosts(self.fenced)}")
+        if self.members:
+            lines.append(f"members: {_hosts(tuple(sorted(self.members)))}")
         lines += [
             f"does not promise: {why}: what only that host has from {start} on goes to quarantine"
             " when it follows"
@@ -227,6 +236,28 @@ def promises(wanted: int, noun: str, count: int) -> str:
     return f"{plural(wanted, noun)} expected to promise, {count} {'does' if count == 1 else 'do'}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Votes:
+    """The promises of one list of members: of those that are there, and so many that have to."""
+
+    there: Set[int]
+    needed: int
+    majority: int
+
+    @classmethod
+    def of(
+        cls,
+        hosts: Set[int],
+        positions: Mapping[int, CopyPosition],
+        *,
+        was: int,
+        acks: int,
+        last: int,
+    ) -> "_Votes":
+        needed = max(1, len(hosts - {was}) - max(acks, 1) + 1)
+        return cls(positions.keys() & hosts, needed, _majority(hosts, positions, last, acks))
+
+
 def plan_promotion(
     queue: str,
     to: int,
@@ -235,6 +266,7 @@ def plan_promotion(
     *,
     master: int,
     acks: int,
+    also: Set[int] = frozenset(),
     declined: Mapping[int, str] = MappingProxyType({}),
     planned: Promotion | None = None,
 ) -> Promotion:
@@ -242,11 +274,12 @@ def plan_promotion(
 
     Args:
         to: the host that is to lead; its own position is among them.
-        hosts: all of the cluster.
+        hosts: all that count: the members of the queue.
         positions: what those say that answer.
         master: the host that leads where there never was an epoch, and no copy knows which host has
             streamed the queue; 0: no host has.
         acks: the number of copies that a write waited for, at least 1.
+        also: a further list, of which as many have to promise; empty for none.
         declined: hosts that answer, and do not promise, and why.
         planned: what was before the copies promised it.
     """
@@ -259,12 +292,11 @@ def plan_promotion(
     best = _farthest(to, positions)
     start, history = positions[best].next_index, _held(positions[best])
     tails = {host: _tail(each, start, history) for host, each in sorted(positions.items())}
-    needed = max(1, len(hosts - {was}) - max(acks, 1) + 1)
     unsure = _unsure(led & positions.keys(), positions, planned)
     away = (led - positions.keys()) | unsure  # the others have all that was safe
-    may_lose = any(len(positions.keys() - {each}) < needed for each in away)
     last = _last_leader(to, hosts, positions, master, planned)
-    majority = _majority(hosts, positions, last, acks)
+    lists = [each for each in (hosts, also) if each]
+    votes = [_Votes.of(each, positions, was=was, acks=acks, last=last) for each in lists]
     lacks = own.next_index < start
     unproved = _unproved(own, positions[best]) if lacks else None
     refusal = _cannot_lead(to, positions, heard=heard, has_tail=tails[to] is not None)
@@ -279,13 +311,13 @@ def plan_promotion(
         returned=CopyStretch(host=best, first=own.next_index, end=start) if lacks else None,
         quarantined=_aside(positions, tails),
         fenced=tuple(sorted(positions.keys() - {to})),
-        unreached=tuple(sorted(hosts - positions.keys() - declined.keys())),
+        unreached=tuple(sorted((hosts | also) - positions.keys() - declined.keys())),
         declined=_of(declined, positions),
-        needed=needed,
-        may_lose=may_lose,
+        needed=max(each.needed for each in votes),
+        may_lose=any(len(each.there - {host}) < each.needed for each in votes for host in away),
         lost_from=start if number_of(history) == epoch - 1 else _last_start(history),
-        majority=majority,
-        may_split=len(positions) < majority,
+        majority=max(each.majority for each in votes),
+        may_split=any(len(each.there) < each.majority for each in votes),
         refusal=refusal,
         led=led,
         unsure=unsure,
@@ -295,6 +327,9 @@ def plan_promotion(
         farthest=best,
         uncompared=_uncompared(to, best, positions),
         streams=planned.streams if planned else _streams(to, positions),
+        hosts=frozenset(hosts),
+        also=frozenset(also),
+        members=planned.members if planned else frozenset(),
     )
 
 

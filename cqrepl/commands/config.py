@@ -140,6 +140,8 @@ def _lines(
             yield f"queue {queue.name}  sink of host {giver}, passed on  {place}  {asks}"
         elif queue.name in plan.sources:
             yield f"queue {queue.name}  source  {plan.sources[queue.name]}  {asks}"
+        elif queue.name not in plan.sinks:
+            yield f"queue {queue.name}  not here: this host is none of its members  {asks}"
         else:
             place = plan.sinks[queue.name]
             giver = plan.settings.sink.masters[queue.name]

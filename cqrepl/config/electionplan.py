@@ -87,11 +87,23 @@ def with_groups(config: ClusterConfig, process: Settings) -> ClusterConfig:
     return replace(config, queues=queues)
 
 
-def election_settings(config: ClusterConfig, process: Settings) -> ElectionSettings | None:
+def group_members(config: ClusterConfig, process: Settings) -> dict[str, frozenset[int]]:
+    """The members of the groups, by the names of their queues.
+
+    Raises:
+        ConfigError: as `group_places`.
+    """
+    return {name: each.members for name, each in group_places(config, process).items()}
+
+
+def election_settings(
+    config: ClusterConfig, process: Settings, members: Mapping[str, frozenset[int]]
+) -> ElectionSettings | None:
     """The settings of the elections of a host; None where an operator promotes hosts.
 
     Args:
         config: with its groups.
+        members: those that the file names, by queue.
 
     Raises:
         ConfigError: it cannot be elected so.
@@ -100,7 +112,7 @@ def election_settings(config: ClusterConfig, process: Settings) -> ElectionSetti
         return None
     setting = process[ELECTION]
     kind = ElectionKind(str(setting.value))
-    for where, message in _hindrances(config, process, kind):
+    for where, message in _hindrances(config, process, kind, members):
         raise where.wrong(config.path, message)
     places = group_places(config, process)
     groups = process[GROUPS].value
@@ -111,7 +123,7 @@ def election_settings(config: ClusterConfig, process: Settings) -> ElectionSetti
     return ElectionSettings(
         kind=kind,
         lease_seconds=lease,
-        members={name: each.members for name, each in places.items()},
+        members=members,
         preferred={name: each.first for name, each in places.items()},
         gives_back=is_preferred,
         on_role=on_role,
@@ -119,7 +131,10 @@ def election_settings(config: ClusterConfig, process: Settings) -> ElectionSetti
 
 
 def _hindrances(
-    config: ClusterConfig, process: Settings, kind: ElectionKind
+    config: ClusterConfig,
+    process: Settings,
+    kind: ElectionKind,
+    members: Mapping[str, frozenset[int]],
 ) -> Iterator[tuple[Setting, str]]:
     """The reasons why leaders cannot be elected, each with the setting that is wrong."""
     setting = process[ELECTION]
@@ -142,5 +157,10 @@ def _hindrances(
     for name, place in places.items():
         if why := wrong_members(len(place.members), kind):
             yield groups, f"group {name!r}: {why}"
-    if config.queues.keys() - places.keys() and (why := wrong_members(len(config.hosts), kind)):
+    for name in sorted(members.keys() - places.keys()):
+        if why := wrong_members(len(members[name]), kind):
+            yield process["queues"], f"queue {name!r}: {why}"
+    if config.queues.keys() - places.keys() - members.keys() and (
+        why := wrong_members(len(config.hosts), kind)
+    ):
         yield setting, f"all hosts of the cluster: {why}"

@@ -15,9 +15,10 @@ from cqrepl.config.clusterfile import (
     load_cluster,
     nearest,
 )
-from cqrepl.config.electionplan import election_settings, with_groups
+from cqrepl.config.electionplan import election_settings, group_members, with_groups
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.keys import OTHER_VARIABLES, VARIABLE_PREFIX, process_keys
+from cqrepl.config.queuemembers import options_by_queue
 from cqrepl.config.routes import Routes
 from cqrepl.config.valuekinds import HOST_ID_SIGN, OTHERS, Unfit
 from cqrepl.config.yamltree import shown
@@ -196,9 +197,14 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         ids = ", ".join(str(each) for each in sorted(config.hosts))
         message = f"the id of a host ({ids}) expected, this host has {host_id}"
         raise ConfigError(config.path, None, message)
-    routes = Routes(config, process["routes"], book.by_host)
-    election = election_settings(config, process)
-    queues = config.queues.values()
+    options = options_by_queue(config, process)
+    members = group_members(config, process) | {
+        name: each.members for name, each in options.items() if each.members
+    }
+    routes = Routes(config, process["routes"], book.by_host, members)
+    election = election_settings(config, process, members)
+    all_queues = config.queues.values()
+    queues = [each for each in all_queues if host_id in members.get(each.name, config.hosts)]
     out = {each.name: each.path for each in queues if each.master_id == host_id}
     into = {each.name: each.path for each in queues if each.master_id != host_id}
     sinks = _below(config, "baseSinkPath", host_id, into)
@@ -206,15 +212,26 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
     sources |= {name: sinks[name] for name in into if routes.takers(name, host_id)}
     try:
         settings = _host_settings(config, host_id, process, book, routes)
+        sink = settings.sink
+        masters = {each.name: sink.masters[each.name] for each in queues}
+        settings = replace(settings, sink=replace(sink, masters=masters))
     except ValueError as error:
         raise ConfigError(config.path, None, str(error)) from None
     return HostPlan(
         file=config.path,
-        settings=replace(settings, sources=sources, sinks=sinks, election=election),
+        settings=replace(
+            settings,
+            sources=sources,
+            sinks=sinks,
+            election=election,
+            members={each.name: members[each.name] for each in queues if each.name in members},
+            exclusive=frozenset(each.name for each in queues if options[each.name].exclusive),
+            start_locked=frozenset(each.name for each in queues if options[each.name].start_lock),
+        ),
         sources=sources,
         sinks=sinks,
         process=process,
-        masters={each.name: each.master_id for each in queues},
+        masters={each.name: each.master_id for each in all_queues},
         otherwise=_below(config, "baseSinkPath", host_id, out)
         | _below(config, "baseSourcePath", host_id, into),
     )

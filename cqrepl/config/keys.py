@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from cqrepl.config.queueoptions import QUEUE_OPTIONS
 from cqrepl.config.valuekinds import (
     ADDRESSES,
     ANYTHING,
@@ -327,6 +328,15 @@ PROCESS: Final = _section(
         "from (none, any, all, majority or a number), hosts, timeout, on_timeout (warn, fail, "
         "block, step_down) and window; or the name of a preset",
         default={},
+    ),
+    Key(
+        name="queues",
+        kind=QUEUE_OPTIONS,
+        says="of queues, whose names may be patterns: members, the hosts that have a copy, all if "
+        "not given; exclusive, the host that leads lets its own program alone append; startLock, "
+        "no writer gets in before this host leads",
+        default={},
+        is_live=True,
     ),
     Key(
         name="routes",

@@ -14,6 +14,7 @@ class Routes:
     Args:
         setting: of the key `routes`.
         addresses: of the hosts, by id; None for one that only dials.
+        members: the hosts that have a copy, by queue; of any other, all.
 
     Attributes:
         by_queue: those that the file names: of a queue, by the host that takes it, the other one.
@@ -23,13 +24,18 @@ class Routes:
     """
 
     def __init__(
-        self, config: ClusterConfig, setting: Setting, addresses: Mapping[int, Address | None]
+        self,
+        config: ClusterConfig,
+        setting: Setting,
+        addresses: Mapping[int, Address | None],
+        members: Mapping[str, frozenset[int]],
     ) -> None:
         assert isinstance(setting.value, dict)
         self._config = config
         self._setting = setting
         self.by_queue: Mapping[str, Mapping[int, int]] = setting.value
         self._addresses = addresses
+        self._members = members
         for name in self.by_queue:
             self._check(name)
 
@@ -48,7 +54,7 @@ class Routes:
     def takers(self, name: str, host_id: int, *, leader_id: int | None = None) -> frozenset[int]:
         """The hosts that take a queue from this one; `leader_id` as above."""
         leader_id = leader_id or self._config.queues[name].master_id
-        others = self._config.hosts.keys() - {host_id, leader_id}
+        others = (self._members.get(name) or self._config.hosts.keys()) - {host_id, leader_id}
         return frozenset(
             each for each in others if self.giver(name, each, leader_id=leader_id) == host_id
         )
@@ -64,6 +70,8 @@ class Routes:
                 if each not in self._config.hosts:
                     ids = ", ".join(map(str, sorted(self._config.hosts)))
                     raise self._wrong(name, taker, f"ids of hosts ({ids}) expected, {each} came")
+                if each not in (self._members.get(name) or self._config.hosts):
+                    raise self._wrong(name, taker, f"host {each} is none of its members")
             if taker == master_id:
                 raise self._wrong(name, taker, f"host {taker} is its master")
             if self._addresses[taker] is None and self._addresses[giver] is None:

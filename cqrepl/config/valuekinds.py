@@ -235,6 +235,27 @@ def _roll_cycle(text: str) -> str:
     return by_name(text).name
 
 
+def yes_or_no(text: str) -> bool:
+    """The boolean of a text, within another value.
+
+    Raises:
+        KeyError: it is none.
+    """
+    return _boolean(text)
+
+
+def hosts_of(text: str) -> frozenset[int]:
+    """The host ids of a text such as `1+2+3`, within another value.
+
+    Raises:
+        ValueError: they are none, or one stands there twice.
+    """
+    ids = [int(each) for each in text.split("+")]
+    if len(set(ids)) != len(ids) or not set(ids) <= set(HOST_IDS):
+        raise ValueError
+    return frozenset(ids)
+
+
 def _addresses(text: str) -> dict[str, Address]:
     found: dict[str, Address] = {}
     if not text:

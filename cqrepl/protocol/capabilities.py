@@ -14,6 +14,7 @@ LEVELS_CAPABILITY: Final = "levels"
 TAILERS_CAPABILITY: Final = "tailers"
 EPOCHS_CAPABILITY: Final = "epochs"  # only with lineage: what a copy has too much is cut off first
 MERGED_CAPABILITY: Final = "merged"  # only with the one before: old epochs may have merged
+MEMBERS_CAPABILITY: Final = "members"  # epochs may name the hosts that have copies
 CORE_CAPABILITIES: Final = frozenset(
     {
         QUEUES_CAPABILITY,
@@ -23,7 +24,15 @@ CORE_CAPABILITIES: Final = frozenset(
         TAILERS_CAPABILITY,
     }
 ) | (
-    frozenset({LINEAGE_CAPABILITY, IDENTITY_CAPABILITY, EPOCHS_CAPABILITY, MERGED_CAPABILITY})
+    frozenset(
+        {
+            LINEAGE_CAPABILITY,
+            IDENTITY_CAPABILITY,
+            EPOCHS_CAPABILITY,
+            MERGED_CAPABILITY,
+            MEMBERS_CAPABILITY,
+        }
+    )
     if has_chains()
     else frozenset()
 )

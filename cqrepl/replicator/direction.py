@@ -127,7 +127,14 @@ class Direction:
         # what the old master had last may come back from there
         await self._stream(queue, [master_id], lambda: None)
 
-    async def step_down(self, queue: SourceQueue, epoch: int, leader: int, why: str = "") -> None:
+    async def step_down(
+        self,
+        queue: SourceQueue,
+        epoch: int,
+        leader: int,
+        why: str = "",
+        members: frozenset[int] = frozenset(),
+    ) -> None:
         """Promises a queue that is streamed to the host that leads in an epoch, and takes it in.
 
         Args:
@@ -135,6 +142,7 @@ class Direction:
                 itself and does not begin it. So it leads again only in an epoch that is made for
                 it, also after a restart; any other host may have that number (`KeptEpochs`).
             why: it leads no longer; empty: because that host leads.
+            members: of the queue in that epoch; empty where they are not known.
 
         Raises:
             Fenced: the epoch, or a higher one, is promised to another host.
@@ -145,7 +153,7 @@ class Direction:
             fence = await in_thread(partial(AppendFence, queue.path))
             stack.callback(fence.lift)
             with trio.CancelScope(shield=True):
-                await in_thread(partial(queue.epochs.promise, epoch, leader))
+                await in_thread(partial(queue.epochs.promise, epoch, leader, members))
                 stack.pop_all()
                 # one that the operator gives away goes on with its new master
                 is_given = self._given_to.get(queue.name) == leader
@@ -182,7 +190,7 @@ class Direction:
         if known.promised >= NUMBER_MAX:
             raise Refused(f"queue {name!r}: there is no epoch above {known.promised}")
         why = f"it gave up the lead, in epoch {known.promised}: {why}"
-        await self.step_down(queue, known.promised + 1, own, why)
+        await self.step_down(queue, known.promised + 1, own, why, known.members)
         _logger.info("queue %r: %s", name, why)
 
     async def _take_in(

@@ -126,6 +126,10 @@ class HostSettings:
         run_dir: directory of the socket at which `cqrepl status` and others ask the host, and tell
             it what to do: `usual_run_dir()` for theirs. It also keeps out a second host of this id
             on the same directories. None: there is none.
+        members: ids of the hosts that have a copy of a queue, by its name; of any other queue all
+            hosts of the cluster. Where copies have promised an epoch, its members go before these.
+        exclusive: names of queues that only programs of this host append to while it leads them.
+        start_locked: names of queues that nothing is appended to before this host leads them.
         awaits_leader: an election says which host leads. All queues are taken in when the host
             starts, whatever it has promised, and the masters that are named count for nothing. This
             host leads a queue once it is promoted, in a new epoch.
@@ -144,6 +148,9 @@ class HostSettings:
     scrub_bytes_per_s: int = 0
     run_dir: Path | str | None = None
     awaits_leader: bool = False
+    members: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    exclusive: frozenset[str] = frozenset()
+    start_locked: frozenset[str] = frozenset()
     election: ElectionSettings | None = None
 
     @classmethod

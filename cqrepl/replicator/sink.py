@@ -242,7 +242,9 @@ class Sink:
         self._take(queue)
         return gone
 
-    async def promise(self, name: str, number: int, host_id: int) -> None:
+    async def promise(
+        self, name: str, number: int, host_id: int, members: frozenset[int] = frozenset()
+    ) -> None:
         """Takes a queue from the host alone that leads in an epoch, or a later one. Nothing of it
         gets in any more from another one when this returns, and it is on the disk that it does not.
 
@@ -254,7 +256,7 @@ class Sink:
         await self._hold(queue, turning(host_id, number))
         try:
             await until(lambda: not self._is_used(queue), self.changed)
-            await in_thread(partial(queue.epochs.promise, number, host_id))
+            await in_thread(partial(queue.epochs.promise, number, host_id, members))
             queue.master_id = host_id
             self.role_watchers.look(name)
         finally:

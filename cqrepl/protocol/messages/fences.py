@@ -25,6 +25,8 @@ POSITION: Final = "position"
 _FIELDS: Final = ("epoch", "first", "end")
 _CHAIN: Final = "chain"
 _BY: Final = "by"
+_MEMBERS: Final = "members"
+_LISTED: Final = "membersOf"
 _HEARS: Final = "hears"
 _UNPROVED: Final = "unproved"
 _TEXTS: Final = ("held", "trouble", "unwritable")
@@ -56,6 +58,8 @@ class FenceRequest:
             index before which the chain is asked for.
         chain: over what the host that asks has of the cycle before `first`; none for nothing.
         by: of `fence`.
+        members: of `fence`: the hosts that have copies in that epoch; only to peers that know them.
+            Empty: as in the epoch before.
     """
 
     verb: FenceVerb
@@ -64,6 +68,7 @@ class FenceRequest:
     end: int = 0
     chain: bytes = b""
     by: FenceBy = FenceBy.OPERATOR
+    members: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,7 @@ def write_request(writer: Writer, request: FenceRequest) -> None:
     if request.by is not FenceBy.OPERATOR:
         writer.name(_BY)
         writer.text(request.by)
+    _write_members(writer, request.members)
 
 
 def read_request(fields: Mapping[str, Reader]) -> FenceRequest:
@@ -121,9 +127,10 @@ def read_request(fields: Mapping[str, Reader]) -> FenceRequest:
         verb = FenceVerb(fields["do"].read_text() or "")
         chain = bytes.fromhex(fields[_CHAIN].read_text() or "")
         by = FenceBy(_text(fields, _BY) or FenceBy.OPERATOR)
+        members = _read_members(fields)
     except (KeyError, ValueError) as error:
         raise WireError(f"a request about who is to lead expected: {error!r}") from error
-    return FenceRequest(verb=verb, chain=chain, by=by, **numbers)
+    return FenceRequest(verb=verb, chain=chain, by=by, members=members, **numbers)
 
 
 def write_position(position: CopyPosition) -> bytes:
@@ -146,6 +153,10 @@ def write_position(position: CopyPosition) -> bytes:
             if position.hears:
                 writer.name(_HEARS)
                 writer.boolean(True)
+            if position.epochs.members:
+                _write_members(writer, position.epochs.members)
+                writer.name(_LISTED)
+                writer.integer(position.epochs.listed)
             for name in _TEXTS:
                 if text := getattr(position, name):
                     writer.name(name)
@@ -175,6 +186,8 @@ def read_position(reader: Reader) -> CopyPosition:
             promised=fields["promised"].read_int(),
             promised_to=fields["leader"].read_int(),
             history=history,
+            members=_read_members(fields),
+            listed=fields[_LISTED].read_int() if _LISTED in fields else 0,
         )
         end = Index(fields["nextIndex"].read_int())
         return CopyPosition(
@@ -189,6 +202,18 @@ def read_position(reader: Reader) -> CopyPosition:
         )
     except (KeyError, ValueError) as error:
         raise WireError(f"the position of a copy expected: {error!r}") from error
+
+
+def _write_members(writer: Writer, members: frozenset[int]) -> None:
+    """The ids, as `1+2+3`; nothing for none."""
+    if members:
+        writer.name(_MEMBERS)
+        writer.text("+".join(map(str, sorted(members))))
+
+
+def _read_members(fields: Mapping[str, Reader]) -> frozenset[int]:
+    text = _text(fields, _MEMBERS)
+    return frozenset(int(each) for each in text.split("+")) if text else frozenset()
 
 
 def _text(fields: Mapping[str, Reader], name: str) -> str:

@@ -1,4 +1,5 @@
-"""The side files `epoch.cqmark` and `merged.cqmark`: the epochs of a queue, see `format.epochs`.
+"""The side files `epoch.cqmark`, `merged.cqmark` and `members.cqmark`: the epochs of a queue, see
+`format.epochs`.
 
 Theory of operation. A promise counts only if it outlives a power cut: the host that has heard it
 may have begun to write. So the file is written anew under another name, synced, and renamed, and
@@ -10,6 +11,10 @@ Once epochs have merged, the history stands in a second file. The first one has 
 know of no merged epochs (`unmerged`), and tells whether the second one goes with it: a version that
 does not know that one, or a power cut between the two, leaves an older one there, which says
 nothing. The second one is written first.
+
+Members of a queue that names them stand in a third file, which older versions do not know. It is
+written last, and says which epoch they are of: after a power cut between the two files the members
+of the promised epoch are not known here, and no promise was heard.
 
 All numbers are little-endian, of 8 bytes.
 
@@ -26,6 +31,13 @@ All numbers are little-endian, of 8 bytes.
            8   number of entries in the history, at most 64
           16   of each, the oldest first: its number, its leader, its first index, and the number of
                the last epoch that has merged into it, 0 for none
+               CRC-32 of all bytes before
+
+    position   members.cqmark
+           0   "cqmember"
+           8   the epoch that they are of
+          16   the number of them, at most 127
+          24   the ids of the hosts, rising
                CRC-32 of all bytes before
 
 The names are none that Java takes for a store file.
@@ -54,10 +66,14 @@ from cqrepl.surroundings import surroundings, sync_path
 
 EPOCH_FILE_NAME: Final = "epoch.cqmark"
 MERGED_FILE_NAME: Final = "merged.cqmark"
+MEMBERS_FILE_NAME: Final = "members.cqmark"
 _MAGIC: Final = b"cqepochs"
 _MERGED_MAGIC: Final = b"cqmerged"
 _HEAD: Final = struct.Struct("<8sqqq")
 _EPOCH: Final = struct.Struct("<qqq")
+_MEMBERS_MAGIC: Final = b"cqmember"
+_MEMBERS_HEAD: Final = struct.Struct("<8sqq")
+_MEMBERS_MAX: Final = 127
 _MERGED_HEAD: Final = struct.Struct("<8sq")
 _MERGED: Final = struct.Struct("<qqqq")
 _SUM: Final = struct.Struct("<Q")
@@ -80,6 +96,7 @@ def load_epochs(path: Path) -> Epochs:
     found = _read(data)
     if found is None:
         raise _damaged(file)
+    found = _with_members(path / MEMBERS_FILE_NAME, found)
     if len(found.history) < EPOCHS_MAX:
         return found
     history = _load_merged(path / MERGED_FILE_NAME)
@@ -103,6 +120,12 @@ def store_epochs(path: Path, epochs: Epochs) -> None:
     data = _HEAD.pack(_MAGIC, epochs.promised, epochs.promised_to, len(history))
     data += b"".join(_EPOCH.pack(each.number, each.leader, each.start) for each in history)
     replace_side_file(path / EPOCH_FILE_NAME, data + _SUM.pack(zlib.crc32(data)), is_synced=True)
+    if epochs.members:
+        ids = sorted(epochs.members)
+        data = _MEMBERS_HEAD.pack(_MEMBERS_MAGIC, epochs.listed, len(ids))
+        data += struct.pack(f"<{len(ids)}q", *ids)
+        sealed = data + _SUM.pack(zlib.crc32(data))
+        replace_side_file(path / MEMBERS_FILE_NAME, sealed, is_synced=True)
     sync_path(path)
 
 
@@ -164,6 +187,33 @@ def _load_merged(file: Path) -> History:
     except ValueError:
         raise _damaged(file) from None
     return history
+
+
+def _with_members(file: Path, epochs: Epochs) -> Epochs:
+    """The epochs with the members that a third file has; without, where there is no such file, or
+    it is of an epoch that was not promised, as after a version that does not know it.
+
+    Raises:
+        OSError: it cannot be read.
+        QueueDamaged: it is not what was written.
+    """
+    try:
+        data = read_side_file(file, _MEMBERS_HEAD.size + 8 * _MEMBERS_MAX + _SUM.size + 1)
+    except FileNotFoundError:
+        return epochs
+    body = data[: -_SUM.size]
+    if len(body) < _MEMBERS_HEAD.size or data[-_SUM.size :] != _SUM.pack(zlib.crc32(body)):
+        raise _damaged(file)
+    magic, listed, count = _MEMBERS_HEAD.unpack_from(body)
+    if magic != _MEMBERS_MAGIC or len(body) != _MEMBERS_HEAD.size + 8 * count:
+        raise _damaged(file)
+    if listed > epochs.promised:
+        return epochs
+    members = frozenset(struct.unpack_from(f"<{count}q", body, _MEMBERS_HEAD.size))
+    try:
+        return replace(epochs, members=members, listed=listed)
+    except ValueError:
+        raise _damaged(file) from None
 
 
 def _damaged(file: Path) -> QueueDamaged:

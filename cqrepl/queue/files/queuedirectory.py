@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.cycles import Cycles, store_names
-from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, MERGED_FILE_NAME
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, MEMBERS_FILE_NAME, MERGED_FILE_NAME
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.maker import READY, make_file
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, check_no_link
@@ -30,6 +31,8 @@ from cqrepl.queue.format.errors import (
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.surroundings import surroundings
 from wire.header import is_ready
+
+_PROMISES: Final = (EPOCH_FILE_NAME, MEMBERS_FILE_NAME, MERGED_FILE_NAME)
 
 
 def place_of(path: Path) -> int:
@@ -116,8 +119,7 @@ def holds_queue(path: Path) -> bool:
         OSError: it cannot be listed.
     """
     return path.is_dir() and any(
-        each.name not in (EPOCH_FILE_NAME, MERGED_FILE_NAME) and not is_unfinished(each)
-        for each in path.iterdir()
+        each.name not in _PROMISES and not is_unfinished(each) for each in path.iterdir()
     )
 
 

@@ -17,6 +17,10 @@ epoch in common with the others but one that later ones have merged into: then t
 tell where they part, and chains of hashes have to. So it is with histories of versions that forgot
 the oldest epochs instead.
 
+Where a queue names its members, the hosts that have copies of it, the list belongs to an epoch: it
+is promised with it. Lists of two epochs that follow each other differ by one host at most, and the
+later epoch begins only once a majority of each list has promised it.
+
 Without any promotion there is no epoch, which counts as number 0; its leader is the host that
 streams the queue. A copy in a cluster notes the last such host that it knows of, in the place of
 the host that it has promised an epoch to.
@@ -78,6 +82,9 @@ class Epochs:
         promised_to: the host that leads in that epoch, or is to. Where nothing was promised, the
             host that has streamed the queue last, as far as the copy knows; 0 for none.
         history: the epochs of what the copy holds.
+        members: the hosts that have copies, in the epoch of the number `listed`; empty where none
+            were named.
+        listed: the number of the last epoch whose members are known; 0 for none.
 
     Raises:
         ValueError: the numbers do not fit together.
@@ -86,11 +93,17 @@ class Epochs:
     promised: int = 0
     promised_to: int = 0
     history: History = ()
+    members: frozenset[int] = frozenset()
+    listed: int = 0
 
     def __post_init__(self) -> None:
         check_history(self.history)
         if not self.number <= self.promised <= NUMBER_MAX:
             raise ValueError(f"a promise of epoch {self.number} or later expected")
+        if not 0 <= self.listed <= self.promised or bool(self.listed) != bool(self.members):
+            raise ValueError(f"members of an epoch up to {self.promised} expected")
+        if not self.members <= set(_HOSTS):
+            raise ValueError("host ids from 1 to 127 expected as members")
         if self.promised and self.promised_to not in _HOSTS:
             raise ValueError(f"a host id from 1 to 127 expected, {self.promised_to} came")
 
@@ -133,24 +146,35 @@ class Epochs:
     def without_claim(self) -> "Epochs":
         """The same as of the last epoch that has begun, where the later promise is given up."""
         leader = self.history[-1].leader if self.history else 0
-        return replace(self, promised=self.number, promised_to=leader)
+        is_listed = self.listed <= self.number
+        return replace(
+            self,
+            promised=self.number,
+            promised_to=leader,
+            members=self.members if is_listed else frozenset(),
+            listed=self.listed if is_listed else 0,
+        )
 
-    def promise(self, number: int, host_id: int) -> "Epochs":
+    def promise(self, number: int, host_id: int, members: frozenset[int] = frozenset()) -> "Epochs":
         """The same, once an epoch is promised to a host.
+
+        Args:
+            members: in that epoch; empty where they are not known.
 
         Raises:
             ValueError: this epoch is promised to another host, or a higher one is promised.
         """
         if number < self.promised or (number == self.promised and host_id != self.promised_to):
             raise ValueError(promised_otherwise(self, number, host_id))
-        return replace(self, promised=number, promised_to=host_id)
+        epochs = replace(self, promised=number, promised_to=host_id)
+        return replace(epochs, members=members, listed=number) if members else epochs
 
     def adopt(self, history: History) -> "Epochs":
         """The same, once the copy is proved to hold what a source of this history does."""
         number = number_of(history)
         if not history or number < self.promised:
             return replace(self, history=history)
-        return Epochs(promised=number, promised_to=history[-1].leader, history=history)
+        return replace(self, promised=number, promised_to=history[-1].leader, history=history)
 
     def opened(self, end: int) -> "Epochs":
         """The same, once the host that it is promised to leads, with a copy whose next index is

@@ -72,9 +72,12 @@ class KeptEpochs:
             self._now = load_epochs(self._path)
         return self._now
 
-    def promise(self, number: int, host_id: int) -> None:
+    def promise(self, number: int, host_id: int, members: frozenset[int] = frozenset()) -> None:
         """Nothing is taken from a lower epoch from now on. This host gives up its own claim to an
         epoch that another host asks for or has begun (`Epochs.is_own_claim`).
+
+        Args:
+            members: in that epoch; empty: as before.
 
         Raises:
             Fenced: it, or a higher one, is promised to another host.
@@ -83,7 +86,7 @@ class KeptEpochs:
         with self._guard:
             now = self.now.without_claim() if self.may_give_up(number) else self.now
             try:
-                self._keep(now.promise(number, host_id))
+                self._keep(now.promise(number, host_id, members))
             except ValueError as error:
                 raise Fenced(str(error), path=self._path) from None
 

@@ -86,6 +86,7 @@ def test_the_block_stands_last() -> None:
                 "identity",
                 "levels",
                 "lineage",
+                "members",
                 "merged",
                 "queues",
                 "runs",

@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cqrepl.queue import QueueDamaged
 from cqrepl.queue.files.epochfile import (
     EPOCH_FILE_NAME,
+    MEMBERS_FILE_NAME,
     MERGED_FILE_NAME,
     load_epochs,
     store_epochs,
@@ -67,7 +68,7 @@ def test_merged_ones_are_read_as_they_were_written(
 ) -> None:
     path = tmp_path_factory.mktemp("q")
     epochs = Epochs(promised=count, promised_to=1 + count % 3, history=line_of(count))
-    epochs = epochs.promise(count + 1, 3).opened(count - cut)
+    epochs = epochs.promise(count + 1, 3).opened(max(count - cut, 0))
     assert len(epochs.history) <= EPOCHS_MAX
     store_epochs(path, epochs)
     assert load_epochs(path) == epochs
@@ -101,6 +102,41 @@ def test_a_file_of_merged_ones_that_is_not_as_it_was_is_damaged(
     with pytest.raises(QueueDamaged, match="expected the epochs that were promised") as found:
         load_epochs(path)
     assert found.value.path == file
+
+
+def test_members_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """An older version reads the first file as before, and promises a later epoch without them: of
+    that one they are not known."""
+    listed = replace(KEPT, members=frozenset({1, 2, 127}), listed=5)
+    store_epochs(tmp_path, listed)
+    assert load_epochs(tmp_path) == listed
+    (tmp_path / MEMBERS_FILE_NAME).rename(tmp_path / "aside")
+    assert load_epochs(tmp_path) == KEPT
+    store_epochs(tmp_path, replace(KEPT, promised=6))
+    (tmp_path / "aside").rename(tmp_path / MEMBERS_FILE_NAME)
+    assert load_epochs(tmp_path) == replace(listed, promised=6)
+
+
+def test_members_of_an_epoch_that_was_not_promised_say_nothing(tmp_path: Path) -> None:
+    store_epochs(tmp_path, replace(KEPT, promised=6, members=frozenset({1, 2}), listed=6))
+    before = (tmp_path / MEMBERS_FILE_NAME).read_bytes()
+    store_epochs(tmp_path, KEPT)
+    (tmp_path / MEMBERS_FILE_NAME).write_bytes(before)
+    assert load_epochs(tmp_path) == KEPT
+    (tmp_path / MEMBERS_FILE_NAME).write_bytes(before[:-1] + b"x")
+    with pytest.raises(QueueDamaged, match=r"members\.cqmark: .* not as it was written"):
+        load_epochs(tmp_path)
+
+
+def test_a_promise_names_members_and_a_claim_that_is_given_up_none() -> None:
+    both, three = frozenset({1, 2}), frozenset({1, 2, 3})
+    first = Epochs().promise(1, 2, both)
+    assert (first.members, first.listed) == (both, 1)
+    later = first.promise(2, 1)
+    assert (later.members, later.listed) == (both, 1), "those of the later epoch are not known"
+    assert later.promise(2, 1, three).listed == 2
+    claim = first.opened(0).promise(2, 2, three)
+    assert (claim.without_claim().members, claim.without_claim().listed) == (frozenset(), 0)
 
 
 def test_without_a_file_nothing_was_promised(tmp_path: Path) -> None:
