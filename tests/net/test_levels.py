@@ -4,6 +4,7 @@ import errno
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout
+from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import NotAQueue, Queue, QueueDamaged
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
@@ -110,6 +112,27 @@ async def test_what_a_program_has_taken_is_told(tmp_path: Path) -> None:
             assert board.marks_at(APPLIED) == {2: LAST}
             with pytest.raises(ValueError, match="got 'other'"):
                 sink.applied(LAST, "other")
+
+
+async def test_what_a_program_takes_while_the_stream_begins_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is to come: the sink says what is true once its stream is on, or never."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with joined(path, copy) as (source, _):
+        await in_thread(waits(source.board(), LAST, APPENDED))
+    end = SinkHandler.end_back_copy
+    async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:
+
+        def taken(self: SinkHandler) -> None:
+            sink.applied(LAST)
+            end(self)
+
+        monkeypatch.setattr(SinkHandler, "end_back_copy", taken)
+        dialled: dict[str, Any] = {"connect": at(sink.port)} | BEATS
+        async with serve_source({"q": path}, **dialled) as source:
+            await eventually(lambda: source.board().marks_at(APPLIED) == {2: LAST})
 
 
 @pytest.mark.usefixtures("has_pump")

@@ -167,15 +167,6 @@ class SinkLanes:
                 return True
         return False
 
-    def tell(self, name: str, level: AckLevel, index: int) -> None:
-        """Tells the source that a level is true of a queue up to an index."""
-        if self.say(name, level, index):
-            return
-        for handler in self._connection.receiving():
-            if handler.name == name:
-                handler.tell_level(level, index)
-                self._pump.wake()
-
     def keep_back(self, handler: SinkHandler, why: Mapping[AckLevel, str]) -> None:
         """Tells the source of a queue why levels are true of no more, "" for no reason."""
         told = [handler.keep_back(level, text) for level, text in why.items()]

@@ -20,6 +20,7 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.queuelife import CopyMove, CopyState
+from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
 from cqrepl.queue.files.queuedirectory import is_one_of
@@ -457,18 +458,22 @@ class SinkSession:
 
     def stop(self, name: str, error: QueueError | OSError) -> None:
         """A queue whose stream is on goes no further, whatever its source does."""
-        for handler in self._connection.receiving():
-            if handler.name == name:
-                self.catch_up()
-                self._stop(handler.cid, name, error)
-                self._pump.look()
+        handler = self._offered(name)
+        if handler is not None and handler.is_receiving:
+            self.catch_up()
+            self._stop(handler.cid, name, error)
+            self._pump.look()
 
     def streams(self, name: str) -> bool:
         """True while a queue's stream comes in, behind all that was to be given back."""
+        handler = self._offered(name)
+        return handler is not None and handler.is_receiving
+
+    def _offered(self, name: str) -> SinkHandler | None:
+        """The handler of a queue that is offered here, and has not stopped."""
         cid = self._offers.cid_of(name)
-        if cid is None or self._connection.has_stopped(cid):
-            return False
-        return self._connection.sink(cid).is_receiving
+        is_on = cid is not None and not self._connection.has_stopped(cid)
+        return self._connection.sink(cid) if is_on and cid is not None else None
 
     def keep_back(self, name: str, why: Mapping[AckLevel, str]) -> None:
         """Tells the source why levels are true of no more; of a queue that streams."""
@@ -478,15 +483,18 @@ class SinkSession:
 
     def tell_audited(self, name: str, places: list[Place]) -> None:
         """Tells the source what the files of a queue hold, read behind the stream."""
-        for handler in self._connection.receiving():
-            if handler.name == name:
-                for index, chain in places:
-                    handler.tell_audited(index, chain)
-                self._pump.wake()
+        handler = self._offered(name)
+        if handler is not None and handler.is_receiving:
+            for index, chain in places:
+                handler.tell_audited(index, chain)
+            self._pump.wake()
 
     def tell_level(self, name: str, level: AckLevel, index: int) -> None:
         """Tells the source that a queue is on the disk, or applied, up to an index."""
-        self._lanes.tell(name, level, index)
+        handler = self._offered(name)
+        if handler is not None and not self._lanes.say(name, level, index):
+            handler.tell_level(level, index)  # if its stream is not on yet, once it is
+            self._pump.wake()
 
     def say_level(self, name: str, level: AckLevel, index: int) -> bool:
         """The same in any thread, where a live pump has the queue; false where none has."""
