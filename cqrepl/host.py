@@ -55,7 +55,7 @@ from cqrepl.replicator.queuestate.queues import check_apart, named
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.queuestate.unopened import check_any_is_left
 from cqrepl.replicator.relaydesk import RelayDesk
-from cqrepl.replicator.rolelog import RoleLog
+from cqrepl.replicator.rolelog import Role, RoleLog
 from cqrepl.replicator.settings import HostSettings, settings_of_host
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_source
@@ -245,6 +245,28 @@ class Host:
         async with self.direction.turn(name):
             self._check_name(name)
             await self.direction.give_up(name, why)
+
+    async def hand_over(self, name: str, to: int) -> None:
+        """Has another host be promoted for a queue that this host leads.
+
+        Raises:
+            ValueError: there is no such queue, or no such host.
+            Refused: that host does not lead it, and why; or this one does not, or is none of a
+                cluster.
+            Unreachable: it is not connected any more.
+        """
+        self._check_is_of_cluster()
+        self._known(name)
+        others = sorted(self.settings.protocol.remote_ids)
+        if to not in others:
+            ids = ", ".join(map(str, others))
+            raise ValueError(f"expected the id of another host ({ids}), got {to}")
+        position = self.position(name)
+        if position.role is not Role.LEADING:
+            leads = "" if position.leader is None else f": host {position.leader} leads it"
+            raise Refused(f"queue {name!r}: this host does not lead it{leads}")
+        assert self._masters is not None
+        await self._masters.hand_over(name, to)
 
     async def resume(self, name: str) -> None:
         """Has a queue go on that was paused by hand, or has stopped: then all that both sides hold
@@ -538,10 +560,12 @@ class Host:
             desk = FenceDesk(self)
             self._promoter = Promoter(self, desk)
             programs.insert(0, desk)
-            if settings.election is not None:
-                self.elections = ElectionDesk(self, desk, self._promoter, settings.election)
-                programs.insert(1, self.elections)
             self._masters = MasterChanges(self, desk, self._promoter)
+            if settings.election is not None:
+                self.elections = ElectionDesk(
+                    self, desk, self._promoter, self._masters.hand_over, settings.election
+                )
+                programs.insert(1, self.elections)
             log_other_leaders(settings.sink, epochs)
         names = from_here | to_here
         relayed = sorted(relays_of(settings) & to_here.keys())
@@ -573,7 +597,7 @@ class Host:
             self._roles = RoleLog(source, sink)
             source.start_without(unstreamed)
             async with (
-                telling(self._events, source, sink, self._roles),
+                telling([*self._events, *self._role_commands], source, sink, self._roles),
                 syncer.running(),
                 lost.running(),
                 self.endpoint.running(),
@@ -584,6 +608,12 @@ class Host:
                 self.control.asked(),
             ):
                 yield
+
+    @property
+    def _role_commands(self) -> tuple[HostEvents, ...]:
+        """The events by which commands are run."""
+        commands = None if self.elections is None else self.elections.commands
+        return () if commands is None else (commands.events,)
 
     def _kept_epochs(self, path: Path) -> KeptEpochs:
         """Those of a queue in a directory; in a cluster with who streams it."""

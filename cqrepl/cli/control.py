@@ -1,5 +1,5 @@
-"""Verbs for a host that runs: `cqrepl reload`, `pause`, `resume`, `quarantine`, `forget`, and
-`promote` with its plan."""
+"""Verbs for a host that runs: `cqrepl reload`, `pause`, `resume`, `quarantine`, `forget`,
+`promote` with its plan, and those of `cqrepl cluster`."""
 
 import sys
 from collections.abc import Callable
@@ -170,3 +170,37 @@ def plan_promote(
     Exit codes: 0; 2 no such queue or host; 3 no host answers; 5 it would be refused.
     """
     _tell("plan promote", host_id, run_dir, as_json, queue=queue, to=to)
+
+
+@click.group()
+def cluster() -> None:
+    """Ask and tell a running host about who leads its queues."""
+
+
+@cluster.command("epochs")
+@click.argument("queue")
+@_told_options
+def cluster_epochs(queue: str, host_id: int | None, run_dir: Path | None, as_json: bool) -> None:
+    """Print the epochs of a queue that this host's copy holds, and which host led in each.
+
+    Exit codes: 0; 2 no such queue; 3 no host answers; 5 the queue is not open.
+    """
+    _tell("epochs", host_id, run_dir, as_json, queue=queue)
+
+
+@cluster.command("step-down")
+@click.argument("queue")
+@click.option("--to", type=HOST_ID, metavar="HOST", help="The host that is to lead instead.")
+@_told_options
+def cluster_step_down(
+    queue: str, to: int | None, host_id: int | None, run_dir: Path | None, as_json: bool
+) -> None:
+    """Have a running host give up the lead of a queue.
+
+    With --to that host leads once it has all of the queue. Without, the other members elect one;
+    where nothing is elected, the queue has no leader until `cqrepl promote`.
+
+    Exit codes: 0; 2 no such queue or host; 3 no host answers; 5 this host does not lead it, or the
+    other one is not promoted.
+    """
+    _tell("step down", host_id, run_dir, as_json, queue=queue, to=to)

@@ -12,7 +12,7 @@ from cqrepl._version import VERSION
 from cqrepl.cli.append import append
 from cqrepl.cli.bench import bench
 from cqrepl.cli.config import config
-from cqrepl.cli.control import forget, pause, plan, promote, quarantine, reload, resume
+from cqrepl.cli.control import cluster, forget, pause, plan, promote, quarantine, reload, resume
 from cqrepl.cli.demo import demo
 from cqrepl.cli.gc import gc
 from cqrepl.cli.identity import identity
@@ -69,8 +69,8 @@ def cli() -> None:
 
 
 for command in (
-    *(source, sink, run, status, reload, pause, resume, quarantine, forget, promote, plan, demo),
-    *(init, append, tail, info, identity, verify, repair, unlock, gc, bench),
+    *(source, sink, run, status, reload, pause, resume, quarantine, forget, promote, plan, cluster),
+    *(demo, init, append, tail, info, identity, verify, repair, unlock, gc, bench),
     config,
     spark,
 ):

@@ -77,6 +77,9 @@ class Elections(Protocol):
     def hears_leader(self, name: str) -> bool:
         """True while this host hears a leader of a queue."""
 
+    def promised(self, name: str, leader: int, epoch: int) -> None:
+        """This host has promised an epoch of a queue."""
+
 
 class FenceDesk:
     """A program on the connections of a host of a cluster, beside those of the user."""
@@ -452,6 +455,8 @@ class FenceDesk:
         else:
             await self._host.sink.promise(name, epoch, leader, members)
         _logger.info("queue %r: epoch %d is promised to host %d", name, epoch, leader)
+        if self.elections is not None:
+            self.elections.promised(name, leader, epoch)
 
 
 def _unproved(taken: SinkQueue) -> Index | None:

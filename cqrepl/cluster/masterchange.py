@@ -104,7 +104,7 @@ class MasterChanges:
         if leads or (was == self._own and is_promised):  # or it was handed over in part
             if not await self._knows(now, f"queue {name!r} stays here: host {now} is away"):
                 return None
-            await self._hand_over(name, now)
+            await self.hand_over(name, now)
             return ""
         if now == self._own:
             giver = known.promised_to if known.promised_to not in (0, self._own) else was
@@ -135,7 +135,13 @@ class MasterChanges:
                 await self._catch_up(name, giver)
                 await self._promoter.promote_in_turn(name, giver=giver)
 
-    async def _hand_over(self, name: str, to: int) -> None:
+    async def hand_over(self, name: str, to: int) -> None:
+        """Has another host be promoted in place of this one, which leads.
+
+        Raises:
+            Refused: it is not, and why; this host leads on, or it is promised to that one.
+            Unreachable: it is not connected any more.
+        """
         try:
             with self._host.direction.giving(name, to), trio.move_on_after(LEADS_SECONDS):
                 await self._desk.ask_to_lead(to, name)

@@ -24,6 +24,7 @@ def page(host: Values) -> Iterator[str]:
         yield f"  {name}: {peer['state']}{limited}"
     yield from table([_HEAD, *_rows(host)])
     yield from (_epoch(queue) for queue in host["queues"] if queue.get("epoch") is not None)
+    yield from (_election(queue) for queue in host["queues"] if queue.get("election"))
     for queue in host["queues"]:
         yield from _kept_back(queue)
         if queue.get("returned"):
@@ -55,6 +56,28 @@ def _epoch(queue: Values) -> str:
     if epoch["start"] is None:
         since = ", promised, and not begun as far as is known here"
     return f"queue {queue['name']}: epoch {epoch['number']}: {leads}{since}"
+
+
+def _election(queue: Values) -> str:
+    """The line that tells how the leader of a queue is elected, and what keeps it from that."""
+    election = queue["election"]
+    members = ", ".join(map(str, election["members"]))
+    said = [f"hosts {members} elect its leader, by {election['by']}"]
+    if election["lease_left"] is not None:
+        hear = ", ".join(map(str, election["hear"])) or "none"
+        left = f"{election['lease_left']:.1f} s"
+        said.append(f"heard by {hear}: the lease of this host holds for {left}")
+    else:
+        leader = election["leader"]
+        said.append("no leader is heard" if leader is None else f"host {leader} was heard last")
+    if election["cannot_elect"]:
+        hosts = ", ".join(map(str, election["cannot_elect"]))
+        said.append(f"off, as host {hosts} cannot elect, or has another leaseTimeout")
+    if election["refused"]:
+        said.append(f"not elected here: {election['refused']}")
+    if election["on_role"]:
+        said.append(f"onRole failed: {election['on_role']}")
+    return f"queue {queue['name']}: {'; '.join(said)}"
 
 
 def _rows(host: Values) -> Iterator[tuple[str, ...]]:

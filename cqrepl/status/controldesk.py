@@ -13,12 +13,14 @@ from typing import Final, Protocol
 
 import trio
 
+from cqrepl.cluster.election.electiondesk import ElectionDesk
 from cqrepl.cluster.promoter import Promoter
 from cqrepl.console.exitcodes import OK, REFUSED, USAGE, BadArguments
 from cqrepl.net.controlsocket import FORM, Values, asked_at
 from cqrepl.net.errors import NetError, Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.format.index import format_index
 from cqrepl.queue.quarantine import Quarantine, plan_quarantine
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.status.errorcodes import code_of
@@ -35,6 +37,15 @@ class ControlledHost(HostParts, Protocol):
 
     @property
     def leaders(self) -> Promoter: ...
+
+    @property
+    def elections(self) -> ElectionDesk | None: ...
+
+    async def step_down(self, name: str, why: str) -> None:
+        """Gives up the lead of a queue."""
+
+    async def hand_over(self, name: str, to: int) -> None:
+        """Has another host lead a queue in place of this one."""
 
     async def pause(self, name: str) -> None:
         """Stops one queue by hand."""
@@ -72,6 +83,8 @@ class ControlDesk:
             "quarantine": self._quarantine,
             "promote": self._promote,
             "plan promote": self._plan_promotion,
+            "step down": self._step_down,
+            "epochs": self._epochs,
         }
 
     @asynccontextmanager
@@ -131,6 +144,48 @@ class ControlDesk:
         plan = await self._host.leaders.plan(name, to)
         code = REFUSED if plan.refusal or plan.is_risky else OK
         return plan.fields() | {"said": plan.lines(is_done=False), "code": code}
+
+    async def _step_down(self, asked: Values) -> Values:
+        name, to = _text(asked, "queue"), asked.get("to")
+        if to is not None:
+            if not isinstance(to, int):
+                raise BadArguments("the id of a host expected")
+            await self._host.hand_over(name, to)
+            return _said(f"queue {name!r}: host {to} leads it") | {"queue": name, "leader": to}
+        await self._host.step_down(name, "by operator")
+        elections = self._host.elections
+        if elections is not None:
+            elections.rest(name)
+        other = "an operator promotes another" if elections is None else "another one is elected"
+        return _said(f"queue {name!r}: this host leads it no longer: {other}") | {"queue": name}
+
+    async def _epochs(self, asked: Values) -> Values:
+        name = _text(asked, "queue")
+        self._host.path_of(name)
+        queue = self._host.sink.queues.get(name) or self._host.source.queues.get(name)
+        if queue is None:
+            raise Refused(f"queue {name!r} is not open now")
+        now = queue.epochs.now
+        epochs = [
+            {"number": each.number, "leader": each.leader, "start": format_index(each.start)}
+            for each in now.history
+        ]
+        said = [
+            f"queue {name!r}: epoch {each['number']}: host {each['leader']} from {each['start']} on"
+            for each in epochs
+        ]
+        if now.promised and not now.is_begun:
+            said.append(
+                f"queue {name!r}: epoch {now.promised}: promised to host {now.promised_to}, and not"
+                " begun as far as is known here"
+            )
+        return {
+            "queue": name,
+            "epochs": epochs,
+            "promised": now.promised,
+            "promised_to": now.promised_to,
+            "said": said or [f"queue {name!r}: it was never promoted"],
+        }
 
     async def _forget(self, asked: Values) -> Values:
         host_id = asked.get("forgotten")

@@ -16,6 +16,13 @@
               none. One that is passed on stands there twice
               both with "unproved": why something of it is, though it has streamed for five seconds;
               null where it is not
+              both with "election": null where an operator promotes hosts; else {"by": "majority" |
+              "zookeeper", "state": of the election here, "leader": the host that is heard, or this
+              one, null for none, "members": [...], "preferred": the one that leads first, "lease":
+              seconds of `leaseTimeout`, "lease_left": seconds that the lease of this host which
+              leads holds on, "hear": members that hear it, "cannot_elect": members that keep all
+              others from electing, "refused": why it was not elected last, "on_role": what was
+              wrong with the last command of `onRole`}
               of a source "returned": how many excerpts that it lacked sinks have given back since
               the start
               of a source that is open "unknown": how many waits by a policy have ended without
@@ -37,9 +44,10 @@ connection), `waits` (connected, and not streaming), `paused: ...` or `stopped: 
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from cqrepl._version import VERSION
+from cqrepl.cluster.election.electiondesk import ElectionDesk
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.link import Session
 from cqrepl.net.pump import Pump
@@ -57,7 +65,14 @@ VERSION_OF_FORM: Final = 1
 Values = dict[str, object]
 
 
-def snapshot_of(host: HostParts) -> Values:
+class ShownHost(HostParts, Protocol):
+    """The parts of a host that are shown."""
+
+    @property
+    def elections(self) -> ElectionDesk | None: ...
+
+
+def snapshot_of(host: ShownHost) -> Values:
     """The values that tell what a host does right now; in its own thread."""
     endpoint = host.endpoint
     connections = endpoint.connections
@@ -77,6 +92,10 @@ def snapshot_of(host: HostParts) -> Values:
     }
 
 
+def _election(host: ShownHost, name: str) -> Values | None:
+    return None if host.elections is None else host.elections.fields(name)
+
+
 def _peer(host: HostParts, host_id: int, connection: tuple[Pump, Session] | None) -> Values:
     limit = host.endpoint.settings.limit_of(host_id) or None
     if connection is None:
@@ -90,7 +109,7 @@ def _late(host: HostParts) -> Iterator[Values]:
         yield {"name": name, "role": "source", "state": word, "sinks": []}
 
 
-def _source(host: HostParts, queue: SourceQueue, peers: Iterable[int]) -> Values:
+def _source(host: ShownHost, queue: SourceQueue, peers: Iterable[int]) -> Values:
     sent = queue.counters.drained().sent_once
     is_passed_on = queue.copy is not None
     takers = host.settings.source.takers_of(queue.name, is_passed_on=is_passed_on)
@@ -109,6 +128,7 @@ def _source(host: HostParts, queue: SourceQueue, peers: Iterable[int]) -> Values
         "bytes": sent.payload_bytes,
         "state": queue.life.word(trouble),
         "epoch": _epoch(host, queue),
+        "election": _election(host, queue.name),
         "path_of_hosts": list(queue.passed_by),
         "unproved": queue.unproved.why,
         "returned": queue.returned_excerpts,
@@ -196,7 +216,7 @@ def _epoch(host: HostParts, queue: SourceQueue | SinkQueue) -> Values | None:
     }
 
 
-def _sink(host: HostParts, queue: SinkQueue) -> Values:
+def _sink(host: ShownHost, queue: SinkQueue) -> Values:
     received = queue.counters.drained().received
     return {
         "name": queue.name,
@@ -209,6 +229,7 @@ def _sink(host: HostParts, queue: SinkQueue) -> Values:
         "master": queue.master_id,
         "lag": _lag_of_copy(queue),
         "epoch": _epoch(host, queue),
+        "election": _election(host, queue.name),
         "path_of_hosts": list(queue.way.passed_by),
         "unproved": queue.unproved.why,
         "kept_back": _kept_back(kept_back(queue)) if queue.is_open else {},

@@ -8,6 +8,7 @@ from cqrepl import Queue
 from cqrepl.net.errors import Refused
 from cqrepl.protocol.messages.fences import FenceBy
 from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.queue.files.keptidentity import new_identity
 from cqrepl.replicator.queueposition import QueuePosition
 from cqrepl.replicator.rolelog import Role
 from tests.support.replicas import eventually
@@ -92,6 +93,9 @@ class Hears:
     def hears_leader(self, name: str) -> bool:
         return True
 
+    def promised(self, name: str, leader: int, epoch: int) -> None:
+        """Nothing comes of it."""
+
 
 async def test_a_host_that_hears_its_leader_promises_to_an_operator_alone(tmp_path: Path) -> None:
     async with three_hosts(tmp_path) as cluster:
@@ -102,3 +106,20 @@ async def test_a_host_that_hears_its_leader_promises_to_an_operator_alone(tmp_pa
         assert [load_epochs(cluster.at(each)).promised for each in (1, 3)] == [0, 0]
         done = await cluster.hosts[2].leaders.promote("q")
         assert (done.fenced, done.epoch) == ((1, 3), 2)
+
+
+async def test_an_empty_copy_takes_the_identity_of_the_next_leader(tmp_path: Path) -> None:
+    """Each of two hosts has made the queue as it was elected, and nothing came to the other one."""
+    async with three_hosts(tmp_path, awaits_leader=True, excerpts=0) as cluster:
+        await cluster.stop(1, 3)
+        await cluster.hosts[2].leaders.promote("q", accept_loss=True)
+        await cluster.stop(2)
+        with Queue.open_for_append(cluster.at(2)) as queue:
+            queue.identity.keep(new_identity)
+        await cluster.start(1, 3)
+        await cluster.hosts[1].leaders.promote("q", accept_loss=True)
+        append(cluster, 1, 2)
+        await cluster.start(2)
+        await cluster.hosts[1].leaders.promote("q")
+        await cluster.follow(1)
+        await led_by(cluster, 1, load_epochs(cluster.at(1)).promised)

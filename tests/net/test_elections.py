@@ -12,12 +12,15 @@ import pytest
 import trio
 
 from cqrepl import SteppedDown, parse_policy
+from cqrepl.cluster.election import electiondesk
 from cqrepl.cluster.election.electiondesk import ElectionDesk
+from cqrepl.commands.statuspage import page
 from cqrepl.net.errors import Refused
 from cqrepl.protocol.messages.fences import FenceBy
 from cqrepl.replicator.electionsettings import ElectionSettings
 from cqrepl.replicator.rolelog import Role
 from cqrepl.replicator.settings import HostSettings, SourceSettings
+from cqrepl.status.snapshot import snapshot_of
 from tests.support.promotions import Cluster
 from tests.support.replicas import eventually
 
@@ -32,7 +35,7 @@ class Electing(Cluster):
         elects, leases: of single hosts, from their next start on.
     """
 
-    members: Mapping[str, frozenset[int]] = MappingProxyType({})
+    more: Mapping[str, Any] = MappingProxyType({})  # settings of elections
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -44,21 +47,19 @@ class Electing(Cluster):
         if not self.elects.get(host_id, True):
             return made
         lease = self.leases.get(host_id, LEASE)
-        return replace(made, election=ElectionSettings(lease_seconds=lease, members=self.members))
+        return replace(made, election=ElectionSettings(lease_seconds=lease, **self.more))
 
     def leaders(self) -> list[int]:
         return [i for i, h in self.hosts.items() if h.position("a").role is Role.LEADING]
 
 
 @asynccontextmanager
-async def electing(
-    folder: Path, *, members: Mapping[str, frozenset[int]] = MappingProxyType({})
-) -> AsyncIterator[Electing]:
+async def electing(folder: Path, **more: Any) -> AsyncIterator[Electing]:
     with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             made = SourceSettings(made_with={"a": "FAST_DAILY"})
             cluster = Electing(folder, nursery, 3, made)
-            cluster.members = members
+            cluster.more = more
             try:
                 await cluster.start(1, 2, 3)
                 yield cluster
@@ -169,3 +170,65 @@ async def test_a_member_with_another_lease_elects_nothing_with_the_others(
 
 def _cannot_elect(elections: ElectionDesk, hosts: list[int]) -> bool:
     return elections.cannot_elect == hosts
+
+
+async def test_a_queue_goes_back_to_the_member_that_leads_it_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(electiondesk, "QUIET_LEASES", 1)
+    monkeypatch.setattr(electiondesk, "GIVE_BACK_SECONDS", 0.0)
+    async with electing(tmp_path, preferred={"a": 3}, gives_back=True) as cluster:
+        await eventually(lambda: cluster.leaders() == [3])
+        await cluster.kill(3)
+        other = await led(cluster, not_by=3)
+        await cluster.hosts[other].queue("a").append(b"meanwhile", policy=POLICY)
+        await cluster.start(3)
+        await eventually(lambda: cluster.leaders() == [3])
+        assert await led(cluster) == 3
+        await cluster.follow(3)
+
+
+async def test_commands_are_run_in_order_for_each_role_and_what_fails_is_shown(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n[ "$3" != leading ]\n')
+    program.chmod(0o755)
+    async with electing(tmp_path, on_role=(str(program), "of")) as cluster:
+        leader = await led(cluster)
+        elections = cluster.hosts[leader].elections
+        assert elections is not None
+        await eventually(lambda: _told(elections) == "exit code 1")
+        lines = (tmp_path / "told").read_text().splitlines()
+        epoch = cluster.hosts[leader].queue("a").leading.epoch
+        assert f"of a leading {epoch}" in lines
+        assert lines.index("of a following 0") < lines.index(f"of a leading {epoch}")
+
+
+def _told(elections: ElectionDesk) -> object:
+    fields = elections.fields("a")
+    return fields and fields["on_role"]
+
+
+async def test_an_operator_has_the_leader_step_down_or_hand_over(tmp_path: Path) -> None:
+    async with electing(tmp_path) as cluster:
+        first = await led(cluster)
+        answer = await cluster.hosts[first].control.do({"do": "step down", "queue": "a"})
+        assert answer["said"] == ["queue 'a': this host leads it no longer: another one is elected"]
+        second = await led(cluster, not_by=first)
+        said = await cluster.hosts[first].control.do({"do": "step down", "queue": "a"})
+        assert f"this host does not lead it: host {second} leads it" in str(said["error"])
+        order = {"do": "step down", "queue": "a", "to": first}
+        assert "error" not in await cluster.hosts[second].control.do(order)
+        assert await led(cluster) == first
+        told = await cluster.hosts[first].control.do({"do": "epochs", "queue": "a"})
+        assert told["promised_to"] == first
+        wrong = await cluster.hosts[first].control.do(order | {"to": first})
+        assert "expected the id of another host" in str(wrong["error"])
+        queues: Any = snapshot_of(cluster.hosts[first])["queues"]
+        assert queues[0]["election"]["members"] == [1, 2, 3]
+        assert any("elect its leader, by majority" in line for line in page(_shown(cluster, first)))
+
+
+def _shown(cluster: Electing, host_id: int) -> dict[str, Any]:
+    return snapshot_of(cluster.hosts[host_id])

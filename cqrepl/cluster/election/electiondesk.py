@@ -7,8 +7,8 @@ written: a lease can only count too short.
 
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Final
 
 import trio
@@ -31,6 +31,7 @@ from cqrepl.cluster.election.queueelection import (
     QueueElection,
     Wish,
 )
+from cqrepl.cluster.election.rolecommands import RoleCommands
 from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.cluster.promoter import Promoter
 from cqrepl.net.errors import NetError
@@ -46,10 +47,15 @@ from cqrepl.surroundings import surroundings
 
 LOOK_SECONDS: Final = 0.1  # at most between two looks at who leads and who is connected
 REST_SECONDS: Final = 0.01  # at least between two looks without news
+QUIET_LEASES: Final = 10  # of a member that has all, before its queue is given back
+GIVE_BACK_SECONDS: Final = 60.0  # at least between two queues that are
 GRACE_SECONDS: Final = 0.05  # for further members, once those that answered are a majority
 _FAILED: Final = (NetError, QueueError, OSError, ValueError)
 _WHERE: Final = FenceRequest(verb=FenceVerb.WHERE)
 _logger: Final = logging.getLogger(__name__)
+
+
+HandOver = Callable[[str, int], Awaitable[None]]
 
 
 class ElectionDesk:
@@ -58,14 +64,27 @@ class ElectionDesk:
     Args:
         desk: asks other hosts how far their copies are.
         promoter: makes this host the leader.
+        hand_over: has another host lead a queue in place of this one.
+
+    Attributes:
+        commands: that are run when this host has another role; None: none is.
     """
 
     def __init__(
-        self, host: HostParts, desk: FenceDesk, promoter: Promoter, settings: ElectionSettings
+        self,
+        host: HostParts,
+        desk: FenceDesk,
+        promoter: Promoter,
+        hand_over: HandOver,
+        settings: ElectionSettings,
     ) -> None:
         self._host = host
         self._desk = desk
         self._promoter = promoter
+        self._hand_over = hand_over
+        self.commands = RoleCommands(settings.on_role) if settings.on_role else None
+        self._equal_since: dict[str, float] = {}  # queues whose preferred member has all of them
+        self._given_back = -math.inf  # when this host tried to give the last queue back
         self._settings = settings
         self._own = host.settings.protocol.host_id
         lease_ms = round(settings.lease_seconds * 1000)
@@ -102,14 +121,20 @@ class ElectionDesk:
         queue = self.queues.get(name)
         if queue is None or not queue.refuses(candidate, self._now):
             return ""
-        if queue.leader == NO_HOST:
-            return f"host {self._own} has begun less than a lease ago"
+        if queue.leader in (NO_HOST, self._own):
+            return f"host {self._own} asks for promises itself, or began less than a lease ago"
         return f"host {self._own} hears host {queue.leader}, which leads in epoch {queue.epoch}"
 
     def hears_leader(self, name: str) -> bool:
         """True while this host hears a leader of a queue, or leads it under a lease."""
         queue = self.queues.get(name)
         return queue is not None and queue.hears_leader(self._now)
+
+    def promised(self, name: str, leader: int, epoch: int) -> None:
+        """This host has promised an epoch of a queue; at once, not at the next look."""
+        queue = self.queues.get(name)
+        if queue is not None and leader != self._own:
+            queue.promised(leader, epoch, self._now)
 
     def lease_holds(self, name: str, epoch: int) -> bool:
         """True while this host leads in that epoch, and no other host can have been elected. Any
@@ -182,7 +207,8 @@ class ElectionDesk:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._work)
-            yield
+            async with nullcontext() if self.commands is None else self.commands.running():
+                yield
             nursery.cancel_scope.cancel()
 
     async def _work(self) -> None:
@@ -252,16 +278,51 @@ class ElectionDesk:
         if streamed is not None and self._leads(streamed):
             if election.lease is None or election.epoch != streamed.leading.epoch:
                 self._begins(name, streamed.leading.epoch, is_elected=False)
+            self._look_at_preferred(name, streamed, now)
             if streamed.leading.has_stepped_down:  # as its policy says
                 why = "its policy has had it step down"
                 self._busy.add(name)
                 self._nursery.start_soon(self.step_down, name, why)
             return
+        self._equal_since.pop(name, None)
         if election.lease is not None:
             election.leads_no_longer(now)
         promised = self._promised(name)
         if promised.leader not in (NO_HOST, self._own):
             election.promised(promised.leader, promised.epoch, now)
+
+    def _look_at_preferred(self, name: str, streamed: SourceQueue, now: float) -> None:
+        """Gives a queue back to the member that leads it first, once all has been quiet there."""
+        election = self.queues[name]
+        preferred = election.electors.preferred
+        if not self._settings.gives_back or preferred in (NO_HOST, self._own):
+            return
+        has_all = preferred in self._connected and election.may_read(now)
+        with suppress(QueueError, OSError):
+            last = streamed.queue.last_index()
+            has_all = has_all and streamed.marks_of(preferred).acknowledged >= (last or 0)
+        if not has_all:
+            self._equal_since.pop(name, None)
+            return
+        quiet = (
+            self._equal_since.setdefault(name, now) + QUIET_LEASES * election.electors.lease_seconds
+        )
+        if now >= max(quiet, self._given_back + GIVE_BACK_SECONDS):
+            self._given_back = now
+            self._busy.add(name)
+            self._nursery.start_soon(self._give, name, preferred)
+
+    async def _give(self, name: str, to: int) -> None:
+        """Hands a queue over to a member that is to lead it."""
+        try:
+            await self._hand_over(name, to)
+        except _FAILED as error:
+            _logger.warning("queue %r: not handed over to host %d: %s", name, to, error)
+        else:
+            _logger.info("queue %r: handed over to host %d", name, to)
+        finally:
+            self._busy.discard(name)
+            self._wake()
 
     def _begins(self, name: str, epoch: int, *, is_elected: bool) -> None:
         election = self.queues[name]
@@ -346,8 +407,8 @@ class ElectionDesk:
             self._busy.discard(name)
 
     async def step_down(self, name: str, why: str) -> None:
-        """Gives up the lead of a queue, whatever keeps this host from noting that: then it is tried
-        again."""
+        """Gives up the lead of a queue. What keeps this host from noting that is logged, and it is
+        tried again."""
         self._busy.add(name)
         try:
             async with self._host.direction.turn(name):
@@ -360,6 +421,11 @@ class ElectionDesk:
             self._busy.discard(name)
         if name in self.queues:
             self.queues[name].leads_no_longer(self._now)
+
+    def rest(self, name: str) -> None:
+        """This host has given up the lead of a queue by an operator's word: others lead it."""
+        if name in self.queues:
+            self.queues[name].leads_no_longer(self._now, rests=True)
 
     def fields(self, name: str) -> dict[str, object] | None:
         """For `status`; None for a queue that is not elected."""
@@ -379,6 +445,7 @@ class ElectionDesk:
             "hear": None if queue.lease is None else sorted(queue.lease.hears(now)),
             "cannot_elect": self.cannot_elect if queue.state is ElectionState.OFF else [],
             "refused": queue.last_refusal or None,
+            "on_role": None if self.commands is None else self.commands.failures.get(name),
         }
 
 

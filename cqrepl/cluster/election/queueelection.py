@@ -25,6 +25,7 @@ from cqrepl.cluster.election.lease import Lease
 
 WAIT_LEASES_MAX: Final = 8  # the longest random time, in leases
 TURNS_PER_LEASE: Final = 4
+REST_LEASES: Final = 3
 RENEW_LEASES: Final = 4  # at least between two epochs that a leader makes for members left behind
 NO_HOST: Final = 0
 _S, _M = ElectionState, ElectionMove
@@ -137,14 +138,18 @@ class QueueElection:
         return math.inf
 
     def hears_leader(self, now: float) -> bool:
-        """True while this host gives no promise by election: it heard another leader less than a
-        lease ago, or leads itself under a lease that holds."""
-        if self.lease is not None:
-            return now < self.lease.ends
-        return now < self._heard_until
+        """True while no other host need be elected, as far as this one knows: it heard a leader
+        less than a lease ago, leads under a lease that holds, or asks for promises itself."""
+        return self.state is _S.FENCING or self._hears(now)
+
+    def _hears(self, now: float) -> bool:
+        until = self._heard_until if self.lease is None else self.lease.ends
+        return now < until
 
     def refuses(self, candidate: int, now: float) -> bool:
-        """True while this host gives that one no promise by election."""
+        """True while this host gives that one no promise by election, or asks for none itself."""
+        if candidate == self.electors.own:
+            return self._hears(now) and candidate != self.leader
         return self.hears_leader(now) and candidate != self.leader
 
     def may_read(self, now: float) -> bool:
@@ -249,15 +254,21 @@ class QueueElection:
         if self.state is not _S.OFF:
             self._move(_M.LEAD)
 
-    def leads_no_longer(self, now: float) -> None:
-        """This host has given up the lead."""
+    def leads_no_longer(self, now: float, *, rests: bool = False) -> None:
+        """This host has given up the lead.
+
+        Args:
+            rests: for others to lead, as an operator wishes.
+        """
         self.lease = None
         if self.leader == self.electors.own:
             self.leader = NO_HOST
+        lease = self.electors.lease_seconds
         if self.state is _S.LEADING:
             self._move(_M.STEP_DOWN)
-            lease = self.electors.lease_seconds
             self._due = now + self._chance(lease / 4, lease)
+        if self.state is _S.MISSING and rests:
+            self._due = now + REST_LEASES * lease + self._chance(0, lease)
 
     def answered(self, host_id: int, epoch: int, sent: float) -> None:
         """Another member hears that this host leads in an epoch, as was sent at that time."""

@@ -8,6 +8,7 @@ identities tell (`queue.format.identity`). They are compared before anything els
 from pathlib import Path
 
 from cqrepl.queue import QueueError
+from cqrepl.queue.files.keptidentity import KeptIdentity
 from cqrepl.queue.format.identity import Identity
 
 
@@ -32,6 +33,27 @@ def check_copy_of(own: Identity | None, theirs: Identity, path: Path, who: str) 
             f" copy of this one after all, there: cqrepl identity adopt QUEUE {own} --apply",
             path=path,
         )
+
+
+def identity_of_copy(
+    kept: KeptIdentity, theirs: Identity | None, path: Path, *, is_blank: bool
+) -> Identity | None:
+    """The identity of a sink's queue, None for none; compared with what its source says.
+
+    Args:
+        theirs: None where the source has said nothing.
+        is_blank: the copy has taken nothing from any leader: it takes the identity of this one.
+
+    Raises:
+        OtherQueue: as `check_own_copy`.
+        QueueError, OSError: it cannot be read, or may not be on the disk.
+    """
+    own = kept.load()
+    if theirs is not None and own != theirs:
+        if own is not None and is_blank and kept.replace(theirs):
+            return theirs
+        check_own_copy(own, theirs, path)
+    return own
 
 
 def check_own_copy(own: Identity | None, theirs: Identity, path: Path) -> None:

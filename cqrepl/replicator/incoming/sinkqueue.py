@@ -36,7 +36,7 @@ from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.tornsectors import first_doubtful
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.agreement.firstindex import FirstIndexes
-from cqrepl.replicator.agreement.identities import check_own_copy
+from cqrepl.replicator.agreement.identities import identity_of_copy
 from cqrepl.replicator.agreement.overlap import Overlap, overlap_from, uncompared
 from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.freespace import FreeSpace
@@ -325,16 +325,15 @@ class SinkQueue:
 
     def check_identity(self, of_source: Identity | None) -> Identity | None:
         """The identity of this queue, None for none. One that is another than its source's is not
-        its copy.
+        its copy. But an empty one in which this host has led, or followed another leader, has got
+        its identity from a leader of which nothing has come: it takes that of the next one.
 
         Raises:
             OtherQueue: so it is.
             QueueError, OSError: it cannot be read.
         """
-        own = self.queue.identity.load()
-        if of_source is not None:
-            check_own_copy(own, of_source, self.path)
-        return own
+        is_blank = self.next_index == NEXT_OF_EMPTY and bool(self.epochs.now.promised)
+        return identity_of_copy(self.queue.identity, of_source, self.path, is_blank=is_blank)
 
     def take_identity(self, of_source: Identity) -> None:
         """This queue is proved to be its source's copy, and gets its identity, if it has none.

@@ -57,7 +57,7 @@ def test_groups_are_queues_that_members_lead_in_turn() -> None:
     assert sorted(plan.settings.sinks) == ["g0", "g1", "g2", "g3"]
     assert set(plan.settings.source.made_with.values()) == {"FAST_HOURLY"}
     policy = plan.settings.source.policies["g0"]
-    assert (policy.level.name, policy.hosts_min, policy.hosts) == ("SYNCED", 1, {2, 3})
+    assert (policy.level.name, policy.hosts_min, policy.hosts) == ("SYNCED", 1, frozenset({2, 3}))
     election = plan.settings.election
     assert election is not None
     assert election.preferred == {"g0": 3, "g1": 1, "g2": 2, "g3": 3}
