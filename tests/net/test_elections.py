@@ -47,7 +47,8 @@ class Electing(Cluster):
         if not self.elects.get(host_id, True):
             return made
         lease = self.leases.get(host_id, LEASE)
-        return replace(made, election=ElectionSettings(lease_seconds=lease, **self.more))
+        election = ElectionSettings(lease_seconds=lease, **self.more)
+        return replace(made, election=election, members=election.members)
 
     def leaders(self) -> list[int]:
         return [i for i, h in self.hosts.items() if h.position("a").role is Role.LEADING]
@@ -232,3 +233,12 @@ async def test_an_operator_has_the_leader_step_down_or_hand_over(tmp_path: Path)
 
 def _shown(cluster: Electing, host_id: int) -> dict[str, Any]:
     return snapshot_of(cluster.hosts[host_id])
+
+
+async def test_one_host_leads_alone_at_once_and_no_other_one_has_a_say(tmp_path: Path) -> None:
+    async with electing(tmp_path, members={"a": frozenset({1})}) as cluster:
+        await eventually(lambda: cluster.leaders() == [1])
+        assert cluster.hosts[1].queue("a").leading.epoch == 1
+        assert cluster.hosts[1].queue("a").leading.may_read()
+        assert cluster.hosts[2].elections is not None
+        assert cluster.hosts[2].elections.queues == {}

@@ -42,6 +42,7 @@ from cqrepl.queue import QueueError
 from cqrepl.queue.format.epochs import number_of
 from cqrepl.replicator.electionsettings import ElectionKind, ElectionSettings
 from cqrepl.replicator.hostparts import HostParts
+from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.surroundings import surroundings
 
@@ -94,13 +95,12 @@ class ElectionDesk:
         self._elects: dict[int, bool] = {}  # the same peers
         self._elections = HostElections({}, self._now, surroundings().uniform)
         self._connected: frozenset[int] = frozenset()
-        self._names: frozenset[str] = frozenset()  # of all queues, elected or not
+        self._electors_known: dict[str, Electors] = {}
         self._busy: set[str] = set()  # queues that this host is being promoted for, or steps down
         self._nursery: trio.Nursery
         self._has_news = trio.Event()
         self._heard = trio.Event()  # some member has answered
         desk.elections = self
-        self._set_queues()
 
     @property
     def _now(self) -> float:
@@ -118,6 +118,8 @@ class ElectionDesk:
 
     def refusal(self, name: str, candidate: int) -> str:
         """The reason why this host gives that one no promise by election; empty where it does."""
+        if not self._electors_known:  # it is asked before its first look
+            self._set_queues()
         queue = self.queues.get(name)
         if queue is None or not queue.refuses(candidate, self._now):
             return ""
@@ -206,6 +208,7 @@ class ElectionDesk:
         """Elects for the length of a block."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            self._look()
             nursery.start_soon(self._work)
             async with nullcontext() if self.commands is None else self.commands.running():
                 yield
@@ -240,24 +243,30 @@ class ElectionDesk:
                     telling.say(leads)
 
     def _set_queues(self) -> None:
-        """The queues that there are now: a reload may have brought or removed some."""
-        names = self._host.settings.sink.masters.keys()
-        if self._names != names:
-            self._names = frozenset(names)
-            electors = {name: self._electors(name) for name in names}
-            electors = {n: each for n, each in electors.items() if self._own in each.members}
+        """The queues that there are now, and their members: a reload or an epoch may have changed
+        them."""
+        electors = {name: self._electors(name) for name in self._host.settings.sink.masters}
+        electors = {name: each for name, each in electors.items() if self._own in each.members}
+        if electors != self._electors_known:
+            self._electors_known = electors
             self._elections.set_queues(electors, self._now)
 
     def _electors(self, name: str) -> Electors:
-        settings = self._settings
+        settings, queue = self._settings, self._queue(name)
         everyone = self._host.settings.protocol.remote_ids | {self._own}
+        promised = frozenset[int]()  # those of an epoch go before those of the file
+        with suppress(OSError, QueueError):
+            promised = queue.epochs.now.members if queue is not None else promised
         return Electors(
             own=self._own,
-            members=settings.members.get(name, everyone),
+            members=promised or settings.members.get(name, everyone),
             lease_seconds=settings.lease_seconds,
             preferred=settings.preferred.get(name, NO_HOST),
             elects=settings.kind is ElectionKind.MAJORITY,
         )
+
+    def _queue(self, name: str) -> SourceQueue | SinkQueue | None:
+        return self._host.sink.queues.get(name) or self._host.source.queues.get(name)
 
     def _look(self) -> None:
         """Takes in what has become of the queues and connections."""
@@ -341,7 +350,7 @@ class ElectionDesk:
         return False
 
     def _promised(self, name: str) -> Promised:
-        queue = self._host.sink.queues.get(name) or self._host.source.queues.get(name)
+        queue = self._queue(name)
         with suppress(OSError, QueueError):
             if queue is not None:
                 now = queue.epochs.now

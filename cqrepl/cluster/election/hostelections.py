@@ -50,12 +50,16 @@ class HostElections:
         self.set_queues(electors, now)
 
     def set_queues(self, electors: Mapping[str, Electors], now: float) -> None:
-        """These are the queues from now on; those that were there before go on."""
+        """These are the queues from now on; those that were there before go on, with the members
+        that they have now."""
         for name in self.queues.keys() - electors.keys():
             del self.queues[name]
         for name, each in electors.items():
-            if name not in self.queues:
+            known = self.queues.get(name)
+            if known is None:
                 self.queues[name] = QueueElection(each, now, self._chance)
+            elif known.electors != each:
+                known.change(each, now)
         self._changed(now)
 
     @property

@@ -160,6 +160,12 @@ class QueueElection:
         """These other members are connected."""
         self._seen = (hosts & self.electors.members) | {self.electors.own}
 
+    def change(self, electors: Electors, now: float) -> None:
+        """It has other members from now on. A lease begins anew: its answers were other hosts'."""
+        self.electors = electors
+        if self.lease is not None:
+            self.lease = Lease(electors.others, electors.lease_seconds, now)
+
     def switch(self, now: float, *, is_on: bool) -> None:
         """Each member that is known can elect, or one cannot."""
         if not is_on and self.state is not _S.OFF:

@@ -301,3 +301,21 @@ def test_a_member_that_cannot_elect_switches_off_the_queues_that_it_is_a_member_
 
 def test_every_move_of_the_table_was_named_by_a_state() -> None:
     assert {state for state, _ in ELECTION_MOVES} == set(ElectionState)
+
+
+def test_other_members_need_other_answers() -> None:
+    elections = HostElections({"a": ELECTORS}, 0, first)
+    queue = elections.queues["a"]
+    queue.leads(1, 0, is_elected=True)
+    queue.answered(2, 1, 1)
+    assert queue.may_read(1)
+    five = replace(ELECTORS, members=frozenset(range(1, 6)))
+    elections.set_queues({"a": five}, 1)
+    assert elections.queues["a"] is queue
+    assert not queue.may_read(1)
+    queue.answered(2, 1, 1)
+    assert not queue.may_read(1)
+    queue.answered(3, 1, 1)
+    assert queue.may_read(1)
+    elections.set_queues({}, 1)
+    assert not elections.queues
