@@ -34,8 +34,8 @@ WORTH_SECONDS: Final = 20.0  # of the tests of one file, to be named
 BIN: Final = Path(sys.executable).parent
 # a change is judged by the same examples as the one before; `make test-long` takes others
 SEEDED: Final = "--hypothesis-seed=1"
-# two processes: tests that wait for another process leave a core to tests that do not
-SPREAD: Final = ("-n", "2", "--dist", "worksteal")
+# three processes on two cores: half of what tests take is waiting, for disks and other processes
+SPREAD: Final = ("-n", "3", "--dist", "worksteal")
 SHORT: Final = ("-m", "not long", SEEDED, *SPREAD)
 
 # `test` takes all of these folders
@@ -212,6 +212,7 @@ def long_phases() -> list[Phase]:
     more = {
         "CQREPL_CONCURRENT_COUNT": "50000",
         "CQREPL_CONCURRENT_KILL_S": "30",
+        "CQREPL_CRASH_SHARE": "1",
         "CQREPL_CRASH_STATES": "4000",
         "CQREPL_DAMAGED_FILES": "2000",
         "CQREPL_DAMAGED_FILES_JAVA": "400",

@@ -28,7 +28,7 @@ from tests.support.replicas import last_of
 from tests.support.samples import NOON_MS, layout
 
 SECONDS: Final = float(os.environ.get("CQREPL_NETWORK_SECONDS", "1"))
-LASTS_SECONDS: Final = (1.5, 5.0)  # some longer than a peer may be silent, and some not
+LASTS_SECONDS: Final = (0.5, 3.5)  # some longer than a peer may be silent, and some not
 HEALED_SECONDS: Final = 60.0  # ten times what is usual, and then some
 PORT: Final = 9009
 BEATS: Final = ("--heartbeat-interval", "500ms", "--heartbeat-timeout", "2s")

@@ -27,7 +27,7 @@ from tests.support.samples import fill, noon_index, read
 PROGRAM = Path(__file__).with_name("promotedhost.py")
 NEVER = 0
 POINTS_MAX = 100
-SHORT = 5  # every so many points, without the long runs
+SHORT = 7  # every so many points, without the long runs
 
 
 class HostProcess:

@@ -205,7 +205,7 @@ def frequent_write_back() -> Iterator[None]:
 
 @pytest.fixture(
     params=[
-        (8, True),
+        (5, True),
         pytest.param((40, True), marks=pytest.mark.long),  # for the plain kernel
         pytest.param((40, False), marks=pytest.mark.long),
         pytest.param((200, True), marks=pytest.mark.long),

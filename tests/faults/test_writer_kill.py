@@ -27,7 +27,7 @@ from tests.support.samples import check_marks
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-POINTS = int(os.environ.get("CQREPL_KILL_POINTS", "200"))
+POINTS = int(os.environ.get("CQREPL_KILL_POINTS", "80"))
 POINTS_MAX = 20 * POINTS  # where so many are needed to meet a writer everywhere
 EVERYWHERE = ("with the write lock", "in a new store file", "before the table store was whole")
 JAVA_EVERY = int(os.environ.get("CQREPL_KILL_JAVA_EVERY", "10"))

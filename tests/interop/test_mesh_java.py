@@ -199,7 +199,7 @@ async def test_java_has_a_link_to_each_other_host(
     ("at", "other"),
     [
         pytest.param(1, 2, id="host-1-is-dialled"),
-        pytest.param(2, 3, id="host-2-is-dialled"),
+        pytest.param(2, 3, id="host-2-is-dialled", marks=pytest.mark.long),
         pytest.param(3, 1, id="host-3-dials"),
     ],
 )

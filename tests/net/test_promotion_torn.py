@@ -74,7 +74,7 @@ async def test_the_farthest_one_leads_where_others_have_some_of_it_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = {2: 9, 3: 7, 4: 3}
-    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=15) as hosts:
+    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=4) as hosts:
         whole = read(hosts.path(3))
         plan = await hosts.hosts[4].leaders.plan("a", 4)
         assert "may have torn what host 2 has" in plan.refusal
@@ -89,7 +89,7 @@ async def test_a_copy_that_is_torn_before_what_another_one_lacks_is_named_before
 ) -> None:
     """By the plan at each host; the one that the plan says to promote leads then."""
     ends = {2: 9, 3: 7, 4: 3}
-    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=15) as hosts:
+    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=4) as hosts:
         whole = read(hosts.path(3))
         first = hex(noon_index(sequence=PROVED))
         why = f"a power cut may have torn what host 2 has from {first} on, and host 3 has"
@@ -138,7 +138,7 @@ async def test_a_short_copy_gets_nothing_torn_before_the_whole_one_has_mended_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = {2: 9, 3: 7, 4: 3}
-    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=15) as hosts:
+    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=4) as hosts:
         whole = read(hosts.path(3))
         await hosts.stop(3)
         await hosts.hosts[2].leaders.promote("a", accept_loss=True)

@@ -45,7 +45,7 @@ from tests.property.crash_model import Recorder, recording
 from tests.support.inmemory import folder_in_memory
 from tests.support.samples import NOON_MS, Excerpts, read
 
-STATES = int(os.environ.get("CQREPL_CRASH_STATES", "800"))
+STATES = int(os.environ.get("CQREPL_CRASH_STATES", "400"))
 SEED = int(os.environ.get("CQREPL_CRASH_SEED", "5"))
 LAYOUT = QueueLayout.of(by_name("TEST2_DAILY"))  # an index page for 32 excerpts
 APPENDS = 60

@@ -17,7 +17,7 @@ import pytest
 from tests.support.damage import AREAS
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = int(os.environ.get("CQREPL_DAMAGED_FILES", "240"))
+EXAMPLES = int(os.environ.get("CQREPL_DAMAGED_FILES", "120"))
 RUNS = 4
 NOTICED_MIN = 0.6
 GROWN_KIB_MAX = 64 * 1024

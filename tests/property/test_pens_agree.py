@@ -122,7 +122,7 @@ def files(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in path.iterdir()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(("TEST_DAILY", "TEST2_DAILY")), st.lists(steps, max_size=25))
 def test_pens_change_nothing_but_the_time_it_takes(name: str, schedule: list[Step]) -> None:
     kernel_named("native")

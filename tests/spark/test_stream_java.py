@@ -45,7 +45,7 @@ def batches_in(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("stops", "count"), [(6, 18_000), pytest.param(20, 60_000, marks=pytest.mark.long)]
+    ("stops", "count"), [(4, 12_000), pytest.param(20, 60_000, marks=pytest.mark.long)]
 )
 def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
     spark: SparkSession, java: JavaQueue, tmp_path: Path, stops: int, count: int

@@ -25,7 +25,7 @@ from cqrepl.protocol import StopReason
 from cqrepl.queue.format.index import Index, cycle_of
 from tests.stateful.model import SHIFT, World
 
-EXAMPLES = int(os.environ.get("CQREPL_STATEFUL_EXAMPLES", "500"))
+EXAMPLES = int(os.environ.get("CQREPL_STATEFUL_EXAMPLES", "250"))
 STEPS = 60
 COUNTED_MIN = 25
 SEEN: Counter[str] = Counter()
