@@ -397,3 +397,16 @@ def more(path: Path, count: int) -> int:
         batch = ExcerptBatch.of(queue.next_index(), [b"%d" % at for at in range(count)])
         queue.appender().append_at(batch)
     return batch.index_last
+
+
+async def test_nothing_is_offered_on_a_connection_that_has_just_ended(tmp_path: Path) -> None:
+    """The queue comes to the host before its session has noticed the end."""
+    last = fill(tmp_path / "q", "FAST_DAILY", {0: 3})[-1][0]
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, last)
+        (session,) = source.endpoint.sessions
+        assert isinstance(session, SourceSession)
+        session._connection.receive_end(trio.current_time())
+        session._offers.offered.discard("q")
+        session.offer_late("q")
+        assert "q" not in session._offers.offered

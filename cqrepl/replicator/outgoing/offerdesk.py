@@ -9,6 +9,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.offer import Lineage
+from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import QueueError
 from cqrepl.queue.files.queuedirectory import place_of
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
@@ -98,8 +99,10 @@ class OfferDesk:
         return is_named and name in self._queues and name not in self.offered
 
     def offer(self, names: Iterable[str]) -> None:
-        if self._is_over or self._connection.is_guest:
-            return  # the end was announced while this peer was being let in; or it is no sink
+        if self._is_over or self._connection.state is not ConnectionState.OPEN:
+            return  # the end was announced while this peer was being let in, or has come since
+        if self._connection.is_guest:
+            return  # it is no sink
         for each in [self._queues[name] for name in names if not self._pauses.holds(name)]:
             if each.life.hold.reason is not None:
                 continue
