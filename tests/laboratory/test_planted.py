@@ -235,7 +235,7 @@ def test_it_is_found(
     plant(monkeypatch)
     found = first_failing(plan_of)
     assert found is not None, "not found"
-    short = shortened(found, runs_max=12)
+    short = shortened(found, runs_max=5)
     assert short.check == found.check
     assert len(short.plan.faults) <= len(found.plan.faults)
     lines = list(transcript(short))
