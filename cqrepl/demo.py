@@ -97,8 +97,7 @@ def run(count: int, size: int, keep: Path | None, *, as_json: bool) -> bool:
     Raises:
         NotAQueue: `keep` is there and not empty.
     """
-    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise NotAQueue("an empty directory, or none, expected", path=keep)
+    check_empty(keep)
     folder = Path(tempfile.mkdtemp(prefix="cqrepl-demo-")) if keep is None else keep
     try:
         result = _replicate(folder, count, size)
@@ -107,6 +106,16 @@ def run(count: int, size: int, keep: Path | None, *, as_json: bool) -> bool:
             shutil.rmtree(folder, ignore_errors=True)
     _print_result(result, as_json=as_json)
     return result.difference is None
+
+
+def check_empty(keep: Path | None) -> None:
+    """Does nothing where a directory is empty, or not there.
+
+    Raises:
+        NotAQueue: it is not.
+    """
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise NotAQueue("an empty directory, or none, expected", path=keep)
 
 
 def difference(one: Path, other: Path) -> str | None:

@@ -1,10 +1,12 @@
-"""Runs the demonstration; its exit code says whether the copy was identical."""
+"""Runs the demonstrations; the exit code says whether the copy was identical, or the cluster lost
+nothing."""
 
 from pathlib import Path
 
+from cqrepl.clusterdemo import run_cluster
 from cqrepl.console import exitcodes
 from cqrepl.console.endings import ended_as_by_ctrl_c
-from cqrepl.demo import run
+from cqrepl.demo import check_empty, run
 
 
 def run_demo(count: int, size: int, keep: Path | None, *, as_json: bool) -> int:
@@ -12,3 +14,15 @@ def run_demo(count: int, size: int, keep: Path | None, *, as_json: bool) -> int:
     with ended_as_by_ctrl_c():
         same = run(count, size, keep, as_json=as_json)
     return exitcodes.OK if same else exitcodes.STOPPED
+
+
+def run_cluster_demo(seconds: float, keep: Path | None, *, as_json: bool) -> int:
+    """Has three hosts lead a board of tasks through a kill and a freeze; the exit code.
+
+    Raises:
+        NotAQueue: `keep` is there and not empty.
+    """
+    check_empty(keep)
+    with ended_as_by_ctrl_c():
+        is_right = run_cluster(seconds, keep, as_json=as_json)
+    return exitcodes.OK if is_right else exitcodes.STOPPED
