@@ -404,7 +404,7 @@ class FenceDesk:
             epochs=streamed.epochs.now,
             is_source=True,
             held=_IS_PAUSED if streamed.life.hold.reason is not None else "",
-            unproved=streamed.disk.unproved_from,
+            unproved=streamed.disk.unproved_when_opened,  # as it is once it has promised
         )
 
     def check_hears_none(self, name: str, candidate: int) -> None:

@@ -198,7 +198,9 @@ class Operator:
     def _compare(self, plan: Values, done: Values) -> None:
         self.counts["as planned"] += 1
         for name in _PLANNED:
-            if plan[name] != done[name]:
+            # the stream may have brought it meanwhile: the epoch begins at the same index
+            has_come = name == "returned" and done[name] is None
+            if plan[name] != done[name] and not has_come:
                 text = f"{name} was planned as {plan[name]}, and is {done[name]}"
                 raise BrokenPromiseError("promotion", text)
 

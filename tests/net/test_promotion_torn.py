@@ -3,6 +3,7 @@ are not lost."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ import trio
 from cqrepl.net.errors import Refused
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
+from cqrepl.replicator.disk import syncedfiles
 from cqrepl.replicator.settings import SourceSettings
 from tests.net.test_power_cut_ends import cut_power
 from tests.support import replicas, samples
+from tests.support.disks import FailingDisk
 from tests.support.promotions import Cluster, cluster, ends_at, last
-from tests.support.replicas import copied
+from tests.support.replicas import copied, eventually, more_excerpts
 from tests.support.samples import Excerpts, flip_byte, noon_index, read
 
 PROVED = 3
@@ -112,6 +115,25 @@ async def test_one_that_may_be_torn_and_is_not_before_that_gives(
         done = await hosts.hosts[3].leaders.promote("a")
         assert plan == done
         assert (done.refusal, done.unproved) == ("", noon_index(sequence=7))
+
+
+async def test_a_plan_says_of_a_leader_whose_sync_has_failed_what_its_promise_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that has promised opens its copy anew, and doubts what is behind its mark."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 3, 3: 3})
+        leads = hosts.hosts[1].source.queues["a"]
+        await eventually(lambda: leads.disk.index_synced == last(3))
+        with monkeypatch.context() as failing:
+            failing.setattr(syncedfiles, "surroundings", partial(FailingDisk, str(hosts.path(1))))
+            more_excerpts(hosts.path(1), 3, 2)
+            await eventually(lambda: leads.disk.trouble is not None)
+        await eventually(lambda: all(ends_at(hosts.path(each), last(5)) for each in (2, 3)))
+        plan = await hosts.hosts[2].leaders.plan("a", 2)
+        done = await hosts.hosts[2].leaders.promote("a", accept_loss=plan.is_risky)
+        assert plan.unsure == done.unsure == {1}
+        assert (plan.needed, plan.may_lose) == (done.needed, done.may_lose)
 
 
 async def test_copies_that_differ_before_that_are_named_before_any_promise(

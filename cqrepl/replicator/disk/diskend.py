@@ -170,6 +170,17 @@ class DiskEnd:
         start = self.unproved_from
         return NOTHING_DOUBTFUL if start is None else range(start, self._unproved_to)
 
+    @property
+    def unproved_when_opened(self) -> Index | None:
+        """The index from which on this queue is unproved once it is opened anew, as a leader does
+        when it promises an epoch to another host; None: all of it is proved. Where a sync has
+        failed, each opening doubts what is behind the mark."""
+        if not self._files.has_failed:
+            return self.unproved_from
+        doubtful, end = self._files.doubtful, self._end()
+        start = doubtful.start if doubtful else self._files.end
+        return Index(start) if start < end else None
+
     def note(self, end: int = NEXT_OF_EMPTY) -> None:
         """There is something that may not be on the disk.
 
