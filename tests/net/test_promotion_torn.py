@@ -13,6 +13,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.disk import syncedfiles
+from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.settings import SourceSettings
 from tests.net.test_power_cut_ends import cut_power
 from tests.support import replicas, samples
@@ -123,12 +124,13 @@ async def test_a_plan_says_of_a_leader_whose_sync_has_failed_what_its_promise_sa
     """A leader that has promised opens its copy anew, and doubts what is behind its mark."""
     async with cluster(tmp_path, 3) as hosts:
         await hosts.followed({2: 3, 3: 3})
-        leads = hosts.hosts[1].source.queues["a"]
-        await eventually(lambda: leads.disk.index_synced == last(3))
+        disk = hosts.hosts[1].source.queues["a"].disk
+        assert isinstance(disk, DiskEnd)
+        await eventually(lambda: disk.index_synced == last(3))
         with monkeypatch.context() as failing:
             failing.setattr(syncedfiles, "surroundings", partial(FailingDisk, str(hosts.path(1))))
             more_excerpts(hosts.path(1), 3, 2)
-            await eventually(lambda: leads.disk.trouble is not None)
+            await eventually(lambda: disk.trouble is not None)
         await eventually(lambda: all(ends_at(hosts.path(each), last(5)) for each in (2, 3)))
         plan = await hosts.hosts[2].leaders.plan("a", 2)
         done = await hosts.hosts[2].leaders.promote("a", accept_loss=plan.is_risky)

@@ -17,6 +17,11 @@ class CopyDisk:
         """As `DiskEnd.unproved_from` of the copy."""
         return self._copy.disk.unproved_from if self._copy.is_open else None
 
+    @property
+    def unproved_when_opened(self) -> Index | None:
+        """As `DiskEnd.unproved_when_opened` of the copy."""
+        return self._copy.disk.unproved_when_opened if self._copy.is_open else None
+
     def note(self, end: int) -> None:
         """Nothing: the sink has noted it."""
 
