@@ -93,6 +93,7 @@ class TaskClient:
         self._holds: dict[int, int] = {}  # the attempts of the tasks that it has
         self._work: trio.MemorySendChannel[TaskWords] | None = None
         self.why = ""  # nothing was reached, as it was tried last
+        self.answered = trio.Event()  # a host has served a request
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["TaskClient"]:
@@ -196,6 +197,7 @@ class TaskClient:
         if request is None:
             return
         if said.name == "answer":
+            self.answered.set()
             request.answer = said
             request.done.set()
         else:

@@ -33,7 +33,7 @@ from cqrepl.protocol import AckPolicy
 from cqrepl.protocol.ackpolicy import From
 from cqrepl.queue import ExcerptBatch, QueueError
 from cqrepl.queue.format.logpos import LogPos
-from cqrepl.replicator.followfeed import Checkpoints, FollowFeed, ServiceFailed
+from cqrepl.replicator.followfeed import Checkpoints, FollowFeed, JoinBy, ServiceFailed
 from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
 from cqrepl.replicator.marks.ackboard import WaitEnded
 from cqrepl.replicator.rolelog import Role
@@ -111,7 +111,7 @@ class BoardService:
         self._addresses = addresses
         self._guard = threading.Lock()  # of the board, and of what is on its way
         self._host: Host  # of a board that runs
-        self._feed: FollowFeed
+        self.feed: FollowFeed
         # another leader's records are not taken for answers
         self._asks = int.from_bytes(surroundings().random_bytes(3)) << 32
         self._pending: dict[int, _Pending] = {}
@@ -167,10 +167,12 @@ class BoardService:
     # ---- the host -----------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def running(self, host: Host, checkpoints: Checkpoints | None) -> AsyncIterator[None]:
+    async def running(
+        self, host: Host, checkpoints: Checkpoints | None, join: JoinBy = JoinBy.AUTO
+    ) -> AsyncIterator[None]:
         """For the length of a block in that of the host: it follows, and serves while it leads."""
         self._host = host
-        self._feed = feed = FollowFeed(host.queue(self.settings.group), self, checkpoints)
+        self.feed = feed = FollowFeed(host.queue(self.settings.group), self, checkpoints, join)
         async with feed.running(), trio.open_nursery() as nursery:
             nursery.start_soon(self._lead_when_it_does)
             yield
@@ -179,10 +181,10 @@ class BoardService:
     @property
     def fault(self) -> Exception | None:
         """The error that has ended the board on this host; None while it goes on."""
-        return self._feed.fault
+        return self.feed.fault
 
     async def _lead_when_it_does(self) -> None:
-        while self._feed.fault is None:
+        while self.feed.fault is None:
             leading = self._leading()
             if leading is not None:
                 try:
@@ -204,14 +206,14 @@ class BoardService:
 
     async def _lead(self, leading: Leading) -> None:
         last = self._host.position(self.settings.group).last_index
-        await self._feed.caught_up(-1 if last is None else last)
+        await self.feed.caught_up(-1 if last is None else last)
         own = self._host.settings.protocol.host_id
         opened = self._record("opened", {"epoch": leading.epoch, "leader": own})
         index = await in_thread(partial(leading.append, [opened.encoded()], policy=_AT_ONCE))
         while await self._wait(leading, index) is AckOutcome.UNKNOWN:
             leading.check_leads()
         leading.check_leads()
-        await self._feed.reached(index)
+        await self.feed.reached(index)
         now = trio.current_time()
         with self._guard:
             self.heard = dict.fromkeys(self.board.workers, now)
@@ -242,7 +244,7 @@ class BoardService:
     async def _look(self, leading: Leading) -> None:
         """Has what time brings about written, until this host leads no longer."""
         before = trio.current_time()
-        while not leading.has_stepped_down and self._feed.fault is None:
+        while not leading.has_stepped_down and self.feed.fault is None:
             await trio.sleep(LOOK_SECONDS)
             now = trio.current_time()
             gap, before = now - before, now
@@ -300,13 +302,13 @@ class BoardService:
                     size += len(records[-1])
                 append = partial(leading.append, records, policy=_AT_ONCE)
                 index = await in_thread(append)
-                self._feed.wake()
+                self.feed.wake()
                 nursery.start_soon(self._settle, leading, taken, index)
 
     async def _settle(self, leading: Leading, taken: list[_Pending], index: int) -> None:
         outcome = await self._wait(leading, index)
         if outcome is AckOutcome.ACKED:
-            await self._feed.reached(index)
+            await self.feed.reached(index)
         with self._guard:
             for each in taken:
                 self._pending.pop(each.said.number("ask"), None)
@@ -374,7 +376,7 @@ class BoardService:
                             TaskWords("assign", {"task": task.task, "worker": worker}), half
                         )
             with trio.move_on_after(LOOK_SECONDS):
-                await self._feed.moved()
+                await self.feed.moved()
 
     def _next_for(self, name: str) -> list[Task]:
         with self._guard:

@@ -25,6 +25,7 @@ from cqrepl.cli.source import source
 from cqrepl.cli.spark import spark
 from cqrepl.cli.status import status
 from cqrepl.cli.tail import tail
+from cqrepl.cli.tasks import tasks
 from cqrepl.cli.unlock import unlock
 from cqrepl.cli.verify import verify
 from cqrepl.console.exitcodes import INTERRUPTED
@@ -73,5 +74,6 @@ for command in (
     *(demo, init, append, tail, info, identity, verify, repair, unlock, gc, bench),
     config,
     spark,
+    tasks,
 ):
     cli.add_command(command)

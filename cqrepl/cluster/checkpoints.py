@@ -12,15 +12,20 @@ what the one that leads has no more.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
+import trio
+
+from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.checkpointfile import (
     FOLDER_NAME,
+    JOINED_NAME,
     Checkpoint,
     checkpoints_in,
     give_name,
@@ -30,13 +35,16 @@ from cqrepl.queue.files.checkpointfile import (
     write_part,
 )
 from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.queue.files.sidefile import open_side_file
+from cqrepl.queue.files.tablestore import FILE_NAME as TABLE_NAME
 from cqrepl.queue.format.epochs import number_of
 from cqrepl.queue.format.index import Cycle, format_index
 from cqrepl.queue.format.logpos import LogPos, is_on
 from cqrepl.queue.write.retention import Policy, remove
 from cqrepl.replicator.followfeed import Saved
-from cqrepl.surroundings import make_synced, surroundings
+from cqrepl.surroundings import make_synced, surroundings, sync_path
 
+LOOK_SECONDS: Final = 0.25
 KEEP_MIN: Final = 2  # the older one is what store files go behind
 _HOUR_MS: Final = 3_600_000
 _logger: Final = logging.getLogger(__name__)
@@ -78,6 +86,14 @@ class Joining(Protocol):
     async def fetch(self, name: str, folder: Path, to: LogPos | None) -> Path | None:
         """A checkpoint without a name in this folder, read back and found good; None where no host
         gives one."""
+
+    async def begin_of(self, name: str) -> int:
+        """The index that the queue begins at on other hosts, of which they lack the start; 0 where
+        they have it, or no host says."""
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why no host gave one, the last time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,15 +196,35 @@ class Checkpointer:
         """A snapshot of another host, which is this host's newest checkpoint from then on."""
         if self._joining is None:
             return None
+        while not (self._path / TABLE_NAME).exists():  # the copy comes first
+            await trio.sleep(LOOK_SECONDS)
+        await in_thread(self._begin)
         part = await self._joining.fetch(name, self.folder, to)
         if part is None:
             return None
+        await in_thread(self._note_joined)
         self.latest = give_name(part)
         return Saved(*open_checkpoint(self.latest.path, self.group))
 
+    async def begin_of(self, name: str) -> int:
+        """The index that the queue begins at on other hosts; 0 for its start."""
+        return 0 if self._joining is None else await self._joining.begin_of(name)
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why no host gave a snapshot, the last time."""
+        return [] if self._joining is None else self._joining.refusals
+
+    def _note_joined(self) -> None:
+        """This copy may be without the start of the queue: who asks later is told."""
+        self._begin()
+        os.close(open_side_file(self.folder / JOINED_NAME, os.O_WRONLY | os.O_CREAT))
+        sync_path(self.folder)
+
     def _begin(self) -> None:
-        """The folder is there from the first look on, and tells retention that it has to wait."""
-        if self._has_begun:
+        """The folder is there once the queue is, and tells retention that it has to wait. A
+        directory with it alone would be taken for none where a queue may come."""
+        if self._has_begun or not (self._path / TABLE_NAME).exists():
             return
         make_synced(self.folder)
         own = self._path / FOLDER_NAME

@@ -15,6 +15,7 @@ import trio
 from cqrepl.commands import replication
 from cqrepl.commands.config import Options, plan
 from cqrepl.commands.replication import log_choice
+from cqrepl.commands.services import Services
 from cqrepl.config.hostplan import check_places
 from cqrepl.config.reloader import Reloader
 from cqrepl.console.endings import ending_signals, let_hangup_in
@@ -56,10 +57,15 @@ class _Served:
         check_no_routes(made.settings)
         run_dir = made.settings.run_dir or usual_run_dir()
         made = replace(made, settings=replace(made.settings, run_dir=run_dir))
-        self._host = host = Host(made.settings)
+        services = Services(made)
+        self._host = host = Host(made.settings, programs=services.programs)
         reloader = Reloader(partial(plan, self._path, self._options), made)
         host.control.verbs["reload"] = partial(_reload, reloader, host)
-        async with host, _reloading(host.control, self._has_terminal):
+        async with (
+            host,
+            services.running(host),
+            _reloading(host.control, self._has_terminal),
+        ):
             yield host
 
 

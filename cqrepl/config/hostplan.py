@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +49,7 @@ class HostPlan:
         masters: of each queue, the host that has it first of all.
         otherwise: where each queue would be, were it taken in and not streamed, or streamed and not
             taken in.
+        addresses: where hosts are dialled, by their ids; of those that have one.
     """
 
     file: str
@@ -58,6 +59,7 @@ class HostPlan:
     process: Settings
     masters: Mapping[str, int]
     otherwise: Mapping[str, Path]
+    addresses: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def passed_on(self) -> frozenset[str]:
@@ -234,6 +236,7 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         masters={each.name: each.master_id for each in all_queues},
         otherwise=_below(config, "baseSinkPath", host_id, out)
         | _below(config, "baseSourcePath", host_id, into),
+        addresses={each: str(at) for each, at in book.by_host.items() if at is not None},
     )
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from cqrepl.cluster.checkpoints import CheckpointSettings
 from cqrepl.config.queueoptions import QUEUE_OPTIONS
+from cqrepl.config.servicekinds import CHECKPOINT, RETENTION, TASKS
 from cqrepl.config.valuekinds import (
     ADDRESSES,
     ANYTHING,
@@ -32,6 +34,7 @@ from cqrepl.net.settings import LIMIT_MAX, NetSettings
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import EXCERPT_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
 from cqrepl.replicator.electionsettings import LEASE_SECONDS, LEASE_SECONDS_MIN, ElectionKind
+from cqrepl.replicator.followfeed import JoinBy
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
 VARIABLE_PREFIX: Final = "CQREPL_"
@@ -299,6 +302,27 @@ CLUSTER: Final = _section(
         "which gets its group back when all is quiet unless `preferred` is false",
     ),
     Key(
+        name="checkpoint",
+        kind=CHECKPOINT,
+        says="when services save their state: once `interval` is over or so many `records` have "
+        "come; so many are kept, in `snapshots` of the queue or below `directory`",
+        default=CheckpointSettings(),
+    ),
+    Key(
+        name="retention",
+        kind=RETENTION,
+        says="a store file of a group goes once it is of this age, the older checkpoint that is "
+        "kept has passed it, and each member has",
+        default=24 * 3_600_000,
+    ),
+    Key(
+        name="join",
+        kind=choice(*(each.value for each in JoinBy)),
+        says="how a host that starts comes to the state of its services: by what it has, else by "
+        "what others have; only by a replay of its copy; only by a snapshot of another host",
+        default=JoinBy.AUTO.value,
+    ),
+    Key(
         name="onRole",
         kind=ARGUMENTS,
         says="a command that is run, without a shell, with QUEUE ROLE EPOCH behind its arguments "
@@ -337,6 +361,13 @@ PROCESS: Final = _section(
         "no writer gets in before this host leads",
         default={},
         is_live=True,
+    ),
+    Key(
+        name="tasks",
+        kind=TASKS,
+        says="boards of tasks, each with the group that is its log, and workerLease, attempts, "
+        "backoff, keepFinished and maxTasks",
+        default={},
     ),
     Key(
         name="routes",

@@ -22,8 +22,9 @@ looked for too. What was applied is told to the source only once the file was lo
 
 import io
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Protocol
@@ -129,6 +130,14 @@ class Checkpoints(Protocol):
         """A state that another host has saved, whose index is not above that of `to`; None where no
         host gives one."""
 
+    async def begin_of(self, name: str) -> int:
+        """The index that the queue begins at on other hosts, where they lack its start; 0 where
+        they have it, or no host says."""
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why no host gave a state, the last time."""
+
 
 class CannotJoin(QueueError):
     """A host has no way to the state of a group: no checkpoint of its own, no start of the queue,
@@ -137,6 +146,18 @@ class CannotJoin(QueueError):
 
 class ServiceFailed(Exception):
     """A service has raised an error, which is the cause of this one: it is called no more."""
+
+
+class JoinBy(StrEnum):
+    """The ways to state that a host which starts may take."""
+
+    AUTO = "auto"  # its own checkpoint, else the start of its copy, else another host's snapshot
+    REPLAY = "replay"  # the start of its copy
+    SNAPSHOT = "snapshot"  # another host's
+
+
+class _StartUnsureError(Exception):
+    """A copy has excerpts, and the feed nothing: does the copy have the start of the queue?"""
 
 
 class _Step(NamedTuple):
@@ -155,6 +176,7 @@ class FollowFeed:
     Args:
         queue: of a running host.
         checkpoints: None: nothing is saved, and a rewind begins at the start.
+        join: the way to state at the start.
 
     Attributes:
         position: of the state that the service has.
@@ -164,7 +186,11 @@ class FollowFeed:
     """
 
     def __init__(
-        self, queue: FedQueue, follower: Follower, checkpoints: Checkpoints | None = None
+        self,
+        queue: FedQueue,
+        follower: Follower,
+        checkpoints: Checkpoints | None = None,
+        join: JoinBy = JoinBy.AUTO,
     ) -> None:
         self.name = queue.name
         self.position = START
@@ -173,6 +199,8 @@ class FollowFeed:
         self._path: Path = queue.path
         self._follower = follower
         self._checkpoints = checkpoints
+        self._join = join
+        self._has_start = checkpoints is None  # or a state from where the copy begins
         self._limiter = trio.CapacityLimiter(1)
         self._wake = trio.Event()
         self._moved = trio.Event()
@@ -264,12 +292,18 @@ class FollowFeed:
     async def _begin(self) -> None:
         """Takes the newest state that was saved, of which the queue may not have all yet."""
         self._folders = cut_folders(self._path)
-        await self._go_back(None)
+        if self._join is JoinBy.SNAPSHOT:
+            await self._take_snapshot(None, ["a snapshot was asked for"])
+        else:
+            await self._go_back(None)
 
     async def _take_step(self) -> None:
         wake = self._wake
         try:
             step = await in_thread(self._step, limiter=self._limiter)
+        except _StartUnsureError:
+            await self._look_for_start()
+            return
         except QueueCut as cut:
             self._trouble = ""
             await self._rewind(cut.cut_from)
@@ -336,21 +370,48 @@ class FollowFeed:
         Raises:
             CannotJoin: there is no way to one.
         """
-        ways = await in_thread(partial(self._restore_own, to), limiter=self._limiter)
-        if not ways:
-            return
-        saved = await self._fetch(to)
+        lacking = await in_thread(partial(self._restore_own, to), limiter=self._limiter)
+        if lacking:
+            await self._take_snapshot(to, lacking)
+
+    async def _take_snapshot(self, to: LogPos | None, lacking: Sequence[str]) -> None:
+        """Takes the state of another host.
+
+        Args:
+            lacking: why there is no other way.
+
+        Raises:
+            CannotJoin: no host gives one, or a snapshot was not to be taken.
+        """
+        saved, why = None, ["there are no hosts to ask"]
+        if self._join is JoinBy.REPLAY and to is None:
+            why = ["a replay was asked for"]
+        elif self._checkpoints is not None:
+            saved = await self._checkpoints.fetch(self.name, to)
+            why = self._checkpoints.refusals
         if saved is None:
-            text = f"expected a way to the state of group {self.name!r}: {'; '.join(ways)}; no host"
-            raise CannotJoin(f"{text} that is connected gives a snapshot", path=self._path)
+            text = f"expected a way to the state of group {self.name!r}: {'; '.join(lacking)}; no"
+            text += f" host that is connected gives a snapshot: {', '.join(why)}"
+            raise CannotJoin(text, path=self._path)
         await in_thread(partial(self._restore, saved), limiter=self._limiter)
 
-    async def _fetch(self, to: LogPos | None) -> Saved | None:
-        return None if self._checkpoints is None else await self._checkpoints.fetch(self.name, to)
+    async def _look_for_start(self) -> None:
+        """Before anything is applied of a copy that this host has taken in: where other hosts have
+        no start of the queue, nor has the copy, though it does not know."""
+        assert self._checkpoints is not None
+        begin = await self._checkpoints.begin_of(self.name)
+        first = await in_thread(partial(_first_index, self._path), limiter=self._limiter)
+        if begin and (first is None or first >= begin):
+            lost = f"its copy begins at {format_index(first or begin)}, as on the host it came from"
+            await self._take_snapshot(None, ["it has no checkpoint of its own", lost])
+        self._has_start = True
 
     def _restore_own(self, to: LogPos | None) -> list[str]:
         """Goes back by what this host has; else the ways that it lacks, for people."""
         saved = None if self._checkpoints is None else self._checkpoints.newest(to)
+        if saved is not None and to is None and self._join is JoinBy.REPLAY:
+            saved.source.close()
+            saved = None
         if to is not None and self.position.index <= to.index:
             if saved is not None:
                 saved.source.close()
@@ -366,6 +427,8 @@ class FollowFeed:
         return []
 
     def _restore(self, saved: Saved) -> None:
+        self._close()  # it reads on from another index
+        self._has_start |= saved.pos != START
         with saved.source:
             self._call(partial(self._follower.restore, saved.source, saved.pos))
         self.position = saved.pos
@@ -374,6 +437,8 @@ class FollowFeed:
     def _step(self) -> _Step:
         """Applies what is there."""
         tailer = self._opened()
+        if not self._knows_start():
+            return _Step(has_more=False, word=None)
         for _ in range(BATCHES_MAX):
             batch = tailer.next_batch()
             if batch is None:
@@ -387,6 +452,19 @@ class FollowFeed:
             if self._checkpoints.is_due(self.position.index, committed, self.records):
                 self._save(self._checkpoints, committed)
         return _Step(batch is not None, tailer.watched() if batch is None else None)
+
+    def _knows_start(self) -> bool:
+        """False where the copy is empty yet, which may come without the start of the queue.
+
+        Raises:
+            _StartUnsureError: it has come.
+        """
+        if not self._has_start:
+            assert self._queue is not None
+            self._has_start = self._host_queue.committed_here() is not None
+            if not self._has_start and self._queue.first_index() is not None:
+                raise _StartUnsureError
+        return self._has_start
 
     def _apply(self, tailer: Tailer, batch: ExcerptBatch) -> None:
         assert batch.index_first >= self.position.index
@@ -439,6 +517,11 @@ class FollowFeed:
             tailer.close()
         if queue is not None:
             queue.close()
+
+
+def _first_index(path: Path) -> Index | None:
+    with Queue.open(path) as queue:
+        return queue.first_index()
 
 
 def _lost_start(path: Path) -> str:

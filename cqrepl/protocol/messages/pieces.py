@@ -18,9 +18,9 @@ def pieces(message: bytes) -> Iterator[bytes]:
     """The documents of a message, without cid documents."""
     start = 0
     while len(message) - start > PIECE_BYTES:
-        yield _piece(PART, message[start : start + PIECE_BYTES])
+        yield piece(PART, message[start : start + PIECE_BYTES])
         start += PIECE_BYTES
-    yield _piece(LAST, message[start:])
+    yield piece(LAST, message[start:])
 
 
 class PieceReader:
@@ -54,7 +54,8 @@ class PieceReader:
         return message
 
 
-def _piece(name: str, data: bytes) -> bytes:
+def piece(name: str, data: bytes) -> bytes:
+    """The document of one piece, without a cid document."""
     writer = Writer()
     with writer.document(metadata=False):
         writer.name(name)

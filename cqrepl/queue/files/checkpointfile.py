@@ -41,6 +41,7 @@ FOLDER_NAME: Final = "snapshots"
 SUFFIX: Final = ".cqsnap"
 PART_SUFFIX: Final = ".part"
 BAD_SUFFIX: Final = ".bad"
+JOINED_NAME: Final = "joined"  # a file beside them: the copy came without the start of the queue
 GROUP_NAME_MAX: Final = 1024  # bytes
 _MAGIC: Final = b"CQSNAP1\0"
 _HEAD: Final = struct.Struct("<8sQQH")

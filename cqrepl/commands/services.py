@@ -1,0 +1,104 @@
+"""Runs the services of a host, as the file of its cluster has them."""
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.broker.service import BoardService
+from cqrepl.broker.taskdesk import TaskDesk
+from cqrepl.cluster.checkpoints import Checkpointer, Keeping
+from cqrepl.cluster.snapshots import GroupState, Snapshots
+from cqrepl.config.hostplan import HostPlan
+from cqrepl.config.serviceplan import ServicePlan, plan_services
+from cqrepl.host import Host
+from cqrepl.net.errors import Refused
+from cqrepl.net.program import Program
+from cqrepl.replicator.followfeed import CannotJoin
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class Services:
+    """All services of one host: its programs, and what runs beside it."""
+
+    def __init__(self, plan: HostPlan) -> None:
+        self._plan: ServicePlan = plan_services(plan)
+        own = plan.settings.protocol.host_id
+        self._others = frozenset(plan.settings.protocol.remote_ids) - {own}
+        self._paths: Mapping[str, Path] = {**plan.sources, **plan.sinks}
+        boards = [
+            BoardService(name, each, lambda: dict(self._plan.addresses))
+            for name, each in self._plan.boards.items()
+        ]
+        self.desk = TaskDesk(boards)
+        self._snapshots = Snapshots(self._others, self._leader)
+        self._host: Host | None = None
+
+    @property
+    def programs(self) -> list[Program]:
+        """Those that its host has."""
+        return [self.desk, self._snapshots] if self._plan.boards else []
+
+    @asynccontextmanager
+    async def running(self, host: Host) -> AsyncIterator[None]:
+        """For the length of a block in that of the host they run."""
+        self._host = host
+        async with AsyncExitStack() as stack:
+            for board in self.desk.boards.values():
+                group = board.settings.group
+                saver = Checkpointer(
+                    group,
+                    self._paths[group],
+                    self._plan.checkpoints,
+                    self._snapshots,
+                    partial(self._keeping, group),
+                )
+                await stack.enter_async_context(board.running(host, saver, self._plan.join))
+                self._snapshots.groups[group] = GroupState(
+                    path=self._paths[group], folder=saver.folder, save=board.feed.save
+                )
+            if not self.desk.boards:
+                yield
+                return
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_where_nothing_is_left, host)
+                yield
+                nursery.cancel_scope.cancel()
+
+    async def _end_where_nothing_is_left(self, host: Host) -> None:
+        """Ends a host whose services all cannot join, and which has no other queue.
+
+        Raises:
+            CannotJoin: so it is.
+        """
+        groups = {each.settings.group for each in self.desk.boards.values()}
+        while True:
+            await trio.sleep(1.0)
+            faults = [each.fault for each in self.desk.boards.values()]
+            first = next((each for each in faults if isinstance(each, CannotJoin)), None)
+            if first is not None and all(isinstance(each, CannotJoin) for each in faults):
+                if not self._paths.keys() - groups:
+                    raise Refused(str(first))
+                return
+
+    def _leader(self, group: str) -> int | None:
+        return None if self._host is None else self._host.position(group).leader
+
+    def _keeping(self, group: str) -> Keeping:
+        """A host that leads deletes what all members have; one that follows asks nothing of them,
+        and deletes nothing."""
+        assert self._host is not None
+        if self._host.queue(group).committed_here() is not None:
+            return Keeping(members=self._members(group))
+        return Keeping()
+
+    def _members(self, group: str) -> frozenset[int]:
+        """The other hosts that have a copy."""
+        election = None if self._host is None else self._host.settings.election
+        members = None if election is None else election.members.get(group)
+        return self._others if members is None else members & self._others
