@@ -20,6 +20,7 @@ from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, Cause
 from cqrepl.testing.checker import BrokenPromiseError, content, is_readable
 from cqrepl.testing.cluster import Cluster, Stream
 from cqrepl.testing.experiment import OwnFault
+from cqrepl.testing.faultkinds import BY_OPERATORS
 from cqrepl.testing.labhosts import Copy, fill_with_others
 from cqrepl.testing.labmachine import Machine, Process, copy_directory
 from cqrepl.testing.labroles import LIAR_HOST
@@ -27,7 +28,7 @@ from cqrepl.testing.liar import Liar
 from cqrepl.testing.losses import taking
 from cqrepl.testing.network import Link, Weather
 from cqrepl.testing.operators import Operator
-from cqrepl.testing.plan import BY_OPERATORS, SOURCE, Fault, Kind, RunPlan
+from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
 
 DIES_WITHIN_SECONDS: Final = 3.0  # or it is killed where it stands
 FLIPS_WITHIN_SECONDS: Final = 3.0

@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.wordwatch import word_watch
 from cqrepl.testing.causes import unexplained
 from cqrepl.testing.checker import (
     PATIENCE_SECONDS,
@@ -108,6 +109,21 @@ class Judge:
             self._has_told(each) or (self._stream.is_settled(each) and not _is_astray(each))
             for each in self._stream.sinks
         )
+
+    @property
+    def lacking(self) -> str:
+        """The copies that are not equal, for people."""
+        lacks = (self._stream.missing(each) for each in self._stream.sinks)
+        return "; ".join(filter(None, lacks))
+
+    def append_one(self) -> bool:
+        """The application appends an excerpt at the source; false where it cannot."""
+        application = self._stream.application
+        count = application.count
+        application.append((b"one more, once all is quiet",))
+        application.refused_since = None
+        word_watch().look()
+        return application.count > count
 
     @property
     def answering(self) -> Iterator[Pair]:

@@ -215,7 +215,7 @@ class LabHost:
     @property
     def connected_to(self) -> frozenset[int]:
         """Ids of the hosts that it has said hello to, and has heard it from."""
-        return frozenset(self.node.endpoint.connections if isinstance(self.node, Host) else ())
+        return frozenset(() if self.node is None else self.node.endpoint.connections)
 
     def tell(self, text: str) -> None:
         """Something has happened here."""

@@ -370,7 +370,14 @@ class Process(Surroundings):
 
     def sync_names(self, descriptor: int) -> None:
         self._asked(at_disk=True)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        try:
+            self.machine.check_disk(takes_space=False)
+        except OSError:
+            if is_file:
+                self.machine.sync_failed(descriptor)
+            raise
+        if is_file:
             self.machine.synced(descriptor)
         self.machine.names_synced()
 

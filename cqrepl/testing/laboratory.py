@@ -32,6 +32,7 @@ from cqrepl.testing.labmachine import Machine
 from cqrepl.testing.ledjudge import LedJudge
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.ledwaits import LedWaits
+from cqrepl.testing.livecheck import check_live
 from cqrepl.testing.operators import Operator
 from cqrepl.testing.order import ordered_by
 from cqrepl.testing.plan import Kind, RunPlan
@@ -264,6 +265,11 @@ class _Laboratory:
                 judge.check_waiting()
             for led_judge in self._led_judges:
                 led_judge.check()
+            for each in self.waits:
+                each.timed.look()
+            for host in self._hosts.values():
+                if self.waits and host.source is not None:
+                    host.source.changed.set()  # for the bell, which is not heard here
 
     async def _become_quiet(self) -> None:
         """No more faults, all hosts up, nothing appended: copies become equal, or say why not."""
@@ -286,6 +292,7 @@ class _Laboratory:
         with trio.move_on_after(QUIET_SECONDS):
             while not all(judge.is_settled for judge in self._all_judges):
                 await trio.sleep(0.5)
+        await check_live(self._all_judges)
         await check_answers(pair for judge in self._all_judges for pair in judge.answering)
 
     @property

@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from cqrepl.net.controlsocket import Values
+from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue.files.cutreports import FOLDER_NAME, REPORT_NAME
 from cqrepl.queue.format.index import format_index
 from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, OF_THE_CLOCK, unexplained
@@ -157,6 +158,25 @@ class LedJudge:
             return False
         source = self._led.copies[leader]
         return last_index(copy.path) == last_index(source.path) == marks.acknowledged
+
+    @property
+    def lacking(self) -> str:
+        """The copies that are not equal, for people."""
+        leading = self.leading
+        if len(leading) != 1:
+            return f"hosts {leading} lead {self._led.name!r}"
+        others = (copy for host, copy in self._led.copies.items() if host != leading[0])
+        lack = [copy.title for copy in others if not self._is_equal(leading[0], copy)]
+        return f"{', '.join(lack)}, of host {leading[0]}"
+
+    def append_one(self) -> bool:
+        """The application of the host that leads appends an excerpt; false where it cannot."""
+        led, leading = self._led, self.leading
+        count = len(led.appended)
+        if len(leading) == 1:
+            led.applications[leading[0]].append((b"one more, once all is quiet",))
+            word_watch().look()
+        return len(led.appended) > count
 
     @property
     def answering(self) -> Iterator[Pair]:

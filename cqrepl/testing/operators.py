@@ -12,7 +12,10 @@ from typing import Final
 
 import trio
 
+from cqrepl.host import Host
 from cqrepl.net.controlsocket import Values
+from cqrepl.net.errors import Refused
+from cqrepl.queue import QueueError
 from cqrepl.testing.checker import BrokenPromiseError, last_index
 from cqrepl.testing.filechanges import FileChanges
 from cqrepl.testing.labhosts import LabHost
@@ -22,6 +25,7 @@ from cqrepl.testing.plan import Fault, Kind
 from cqrepl.testing.storereader import promises
 from cqrepl.testing.story import Story
 
+STEPPED_DOWN: Final = "it leads no more"
 NOTICES_SECONDS: Final = 0.5  # that a leader is gone
 PLANS_MAX: Final = 2  # where hosts come and go while one is made, as it waits for them
 _LOSES_FROM_NTH: Final = 20  # which promotions are also done where something may be lost
@@ -91,6 +95,8 @@ class Operator:
                 await self.promote(fault.host, accept_loss=fault.nth >= _LOSES_FROM_NTH)
             case Kind.FAIL_OVER:
                 await self._fail_over(fault)
+            case Kind.STEP_DOWN:
+                await self._step_down(fault)
             case _:
                 await self.files.act(fault)
 
@@ -124,6 +130,36 @@ class Operator:
         await trio.sleep(fault.lasting)
         self._start(leader)
 
+    async def _step_down(self, fault: Fault) -> None:
+        """The host that leads gives that up, as a program there wants; later a host is promoted."""
+        leader = self._led.leader
+        self._turns += 1
+        said = await self._hosts[leader].during(self._gives_up, leader)
+        self._turns += 1
+        self._note_said(leader, "step down", said or "no answer")
+        await trio.sleep(fault.lasting)
+        if said == STEPPED_DOWN:
+            await self.promote(fault.host, accept_loss=fault.nth >= _LOSES_FROM_NTH)
+
+    async def _gives_up(self, leader: int) -> str:
+        node = self._hosts[leader].node
+        assert isinstance(node, Host)
+        try:
+            await node.step_down(self._led.name, "a program wants it")
+        except (Refused, QueueError, OSError) as error:
+            return str(error)
+        self._check_given_up(leader)
+        return STEPPED_DOWN
+
+    def _check_given_up(self, leader: int) -> None:
+        """Right after it has said so, it streams the queue no more.
+
+        Raises:
+            BrokenPromiseError: it does.
+        """
+        if leader in self._led.streaming:
+            raise BrokenPromiseError("promotion", f"host {leader} has stepped down, and leads on")
+
     async def promote(self, to: int, *, accept_loss: bool) -> Values | None:
         """Plans a promotion, and has it done; the answer, with `error` where it was not done. None
         where the host gave no answer, so that the operator does not know.
@@ -134,6 +170,7 @@ class Operator:
         """
         led, host = self._led, self._hosts[to]
         for _ in range(PLANS_MAX):
+            own_end = last_index(led.copies[to].path)
             before, turns, is_late = self._state(to), self._turns, self._may_be_late(to)
             is_by_file = self.files.may_hand_over
             plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
@@ -159,6 +196,8 @@ class Operator:
             if is_same and not plan["refusal"] and (accept_loss or not is_risky):
                 raise BrokenPromiseError("promotion", f"planned, and refused: {done['error']}")
             return done
+        # it may have been refused for what it has put aside since
+        is_same = is_same and not (plan["refusal"] and last_index(led.copies[to].path) != own_end)
         if (plan["refusal"] or (is_risky and not accept_loss)) and is_same:
             raise BrokenPromiseError("promotion", f"done against its plan: {plan['said']}")
         if is_same:
@@ -228,6 +267,9 @@ class Operator:
         links = frozenset(link.number for link in self._network.links if not link.is_cut)
         connected = self._hosts[to].connected_to  # some time after a link is made
         return hosts, links, connected, self._network.made, len(self.promoted)
+
+    def _note_said(self, host: int, words: str, said: str) -> None:
+        self._story.tell("operator", f"{self._hosts[host].machine.name}: {words}: {said}")
 
     async def tell(self, host: LabHost, asked: Values) -> Values | None:
         """Asks a host for something; the answer, None where there is none."""

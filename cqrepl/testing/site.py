@@ -20,13 +20,13 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from cqrepl.testing.faultkinds import SERVICE_FIRST
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.history import History
 from cqrepl.testing.labhosts import LabHost
 from cqrepl.testing.labmachine import Machine, Process
 from cqrepl.testing.labroles import Node
 from cqrepl.testing.network import Network, address_of
-from cqrepl.testing.plan import SERVICE_FIRST
 from cqrepl.testing.processlife import ProcessLife
 from cqrepl.testing.story import Story
 

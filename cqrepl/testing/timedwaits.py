@@ -62,6 +62,8 @@ class TimedWaits:
     def __init__(self) -> None:
         self.ended = 0
         self._due: dict[object, tuple[float, int, AckPolicy]] = {}  # of those that go on
+        self._going: dict[object, tuple[Leading, int, AckPolicy]] = {}
+        self._answerable: set[object] = set()  # of those that went on when it was looked last
 
     async def wait(self, leading: Leading, index: int, policy: AckPolicy) -> AckOutcome:
         """Waits.
@@ -71,7 +73,7 @@ class TimedWaits:
             WaitEnded: as `Leading.wait_acked`.
         """
         began, is_error = trio.current_time(), False
-        with self._going_on(index, policy):
+        with self._going_on(leading, index, policy):
             try:
                 outcome = await leading.wait_acked(index, policy)
             except AckUnknown:
@@ -94,8 +96,9 @@ class TimedWaits:
         return outcome
 
     @contextmanager
-    def _going_on(self, index: int, policy: AckPolicy) -> Iterator[None]:
+    def _going_on(self, leading: Leading, index: int, policy: AckPolicy) -> Iterator[None]:
         key = object()
+        self._going[key] = leading, index, policy
         if ends_in_time(policy):
             due = trio.current_time() + (policy.timeout_seconds or 0.0)
             self._due[key] = (due, index, policy)
@@ -103,6 +106,20 @@ class TimedWaits:
             yield
         finally:
             self._due.pop(key, None)
+            del self._going[key]
+
+    def look(self) -> None:
+        """Looks now and then at the waits that go on.
+
+        Raises:
+            BrokenPromiseError: one does though the hosts that it waits for had it when this was
+                asked the last time.
+        """
+        answerable = {key for key, each in self._going.items() if _is_safe(*each)}
+        for key in answerable & self._answerable:
+            _, index, policy = self._going[key]
+            raise _broken(index, policy, "goes on though all that it waits for have it")
+        self._answerable = answerable
 
     def check(self) -> None:
         """Checks the waits when all is quiet.
@@ -181,6 +198,14 @@ def lead_again(leading: Leading) -> None:
             leading.lead_again()
     else:
         raise BrokenPromiseError("timed", "a host has stepped down, and would append")
+
+
+def _is_safe(leading: Leading, index: int, policy: AckPolicy) -> bool:
+    try:
+        check_marks(leading, index, policy)
+    except BrokenPromiseError:
+        return False
+    return True
 
 
 def check_marks(leading: Leading, index: int, policy: AckPolicy) -> None:

@@ -6,8 +6,8 @@ import trio
 
 from cqrepl.surroundings import surroundings, sync_path
 from cqrepl.testing.experiment import linearizable
+from cqrepl.testing.faultkinds import SERVICE_FIRST
 from cqrepl.testing.linearizability import Register
-from cqrepl.testing.plan import SERVICE_FIRST
 from cqrepl.testing.site import Site
 
 PORT = 2181

@@ -21,10 +21,11 @@ from cqrepl.replicator.agreement import firstindex
 from cqrepl.replicator.direction import Direction
 from cqrepl.replicator.queuestate import keptepochs
 from cqrepl.testing.checker import Written
+from cqrepl.testing.faultkinds import INSIDE
 from cqrepl.testing.faults import FLOOD
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
-from cqrepl.testing.plan import INSIDE, Fault, Kind, RunPlan
+from cqrepl.testing.plan import Fault, Kind, RunPlan
 from tests.support.schedules import assert_kept, schedule, seeds
 
 SECONDS = 10.0

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue
 from cqrepl.queue.quarantine import quarantine
-from cqrepl.surroundings import within
+from cqrepl.surroundings import sync_path, within
 from cqrepl.testing.labmachine import NAMES_AFTER_SECONDS, Machine
 from cqrepl.testing.pages import PAGE
 from cqrepl.testing.story import Story
@@ -174,6 +174,17 @@ async def test_a_write_that_fails_has_written_a_part(tmp_path: Path) -> None:
         left = os.pread(file.fileno(), 200, 0)
     assert bytes(range(1, 100)).startswith(left)
     assert 0 < len(left) < 99
+
+
+async def test_a_sync_of_names_fails_as_any_call_to_the_disk(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    process = host.start("a writer")
+    (host.path / "file").write_bytes(b"x")
+    host.fail_in(1)
+    with within(process):
+        with pytest.raises(OSError, match="Input/output"):
+            sync_path(host.path)
+        sync_path(host.path)
 
 
 @pytest.mark.parametrize("seed", range(10))

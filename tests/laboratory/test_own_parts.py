@@ -16,9 +16,10 @@ from cqrepl.protocol.subhandler import LinkView
 from cqrepl.surroundings import Surroundings, surroundings
 from cqrepl.testing.__main__ import main
 from cqrepl.testing.experiment import Scene
+from cqrepl.testing.faultkinds import SERVICE_FIRST
 from cqrepl.testing.faults import Injector
 from cqrepl.testing.laboratory import Outcome, run
-from cqrepl.testing.plan import AWAY, SERVICE_FIRST, Fault, Kind, RunPlan
+from cqrepl.testing.plan import AWAY, Fault, Kind, RunPlan
 from cqrepl.testing.shortener import shortened
 from cqrepl.testing.site import HostGoneError, Site
 from tests.laboratory import registered

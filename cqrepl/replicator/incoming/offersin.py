@@ -11,6 +11,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.sink import SinkHandler
 from cqrepl.replicator.queuestate.queueturns import few_at_a_time
 
 OFFERS_MAX: Final = 1024  # that wait for their turn
@@ -32,6 +33,12 @@ class OffersIn:
     def cid_of(self, name: str) -> Cid | None:
         """The cid of a queue that is offered here; also of one that has stopped."""
         return self._cids.get(name)
+
+    def handler_of(self, name: str) -> SinkHandler | None:
+        """The handler of a queue that is offered here, and has not stopped."""
+        cid = self._cids.get(name)
+        is_on = cid is not None and not self._connection.has_stopped(cid)
+        return self._connection.sink(cid) if is_on and cid is not None else None
 
     def have_stopped(self, name: str) -> bool:
         """True where a queue was offered here, and goes no further on this connection: its source

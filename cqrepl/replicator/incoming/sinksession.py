@@ -20,7 +20,6 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.queuelife import CopyMove, CopyState
-from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
 from cqrepl.queue.files.queuedirectory import is_one_of
@@ -458,7 +457,7 @@ class SinkSession:
 
     def stop(self, name: str, error: QueueError | OSError) -> None:
         """A queue whose stream is on goes no further, whatever its source does."""
-        handler = self._offered(name)
+        handler = self._offers.handler_of(name)
         if handler is not None and handler.is_receiving:
             self.catch_up()
             self._stop(handler.cid, name, error)
@@ -466,14 +465,8 @@ class SinkSession:
 
     def streams(self, name: str) -> bool:
         """True while a queue's stream comes in, behind all that was to be given back."""
-        handler = self._offered(name)
+        handler = self._offers.handler_of(name)
         return handler is not None and handler.is_receiving
-
-    def _offered(self, name: str) -> SinkHandler | None:
-        """The handler of a queue that is offered here, and has not stopped."""
-        cid = self._offers.cid_of(name)
-        is_on = cid is not None and not self._connection.has_stopped(cid)
-        return self._connection.sink(cid) if is_on and cid is not None else None
 
     def keep_back(self, name: str, why: Mapping[AckLevel, str]) -> None:
         """Tells the source why levels are true of no more; of a queue that streams."""
@@ -483,7 +476,7 @@ class SinkSession:
 
     def tell_audited(self, name: str, places: list[Place]) -> None:
         """Tells the source what the files of a queue hold, read behind the stream."""
-        handler = self._offered(name)
+        handler = self._offers.handler_of(name)
         if handler is not None and handler.is_receiving:
             for index, chain in places:
                 handler.tell_audited(index, chain)
@@ -491,7 +484,7 @@ class SinkSession:
 
     def tell_level(self, name: str, level: AckLevel, index: int) -> None:
         """Tells the source that a queue is on the disk, or applied, up to an index."""
-        handler = self._offered(name)
+        handler = self._offers.handler_of(name)
         if handler is not None and not self._lanes.say(name, level, index):
             handler.tell_level(level, index)  # if its stream is not on yet, once it is
             self._pump.wake()
