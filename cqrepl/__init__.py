@@ -10,6 +10,8 @@ from cqrepl._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from cqrepl import aio, blocking
+    from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
+    from cqrepl.cluster.snapshots import GroupState, Snapshots
     from cqrepl.config.errors import ConfigError
     from cqrepl.config.hostplan import read_settings
     from cqrepl.host import Host, serve_host
@@ -77,7 +79,13 @@ if TYPE_CHECKING:
     from cqrepl.replicator.agreement.consent import ReturnRefused, ReturnSettings
     from cqrepl.replicator.agreement.identities import OtherQueue
     from cqrepl.replicator.follow import Following, follow
-    from cqrepl.replicator.followfeed import CannotJoin, Follower, FollowFeed, ServiceFailed
+    from cqrepl.replicator.followfeed import (
+        CannotJoin,
+        Follower,
+        FollowFeed,
+        JoinBy,
+        ServiceFailed,
+    )
     from cqrepl.replicator.hostend import HostEnded
     from cqrepl.replicator.hostevents import HostEvents, telling
     from cqrepl.replicator.hostqueue import HostQueue
@@ -117,6 +125,8 @@ __all__ = [
     "AtomicsMissing",
     "BackwardTailer",
     "CannotJoin",
+    "CheckpointSettings",
+    "Checkpointer",
     "Cid",
     "Columns",
     "ConfigError",
@@ -133,6 +143,7 @@ __all__ = [
     "Follower",
     "Following",
     "From",
+    "GroupState",
     "HandlerKind",
     "HeartbeatSettings",
     "Host",
@@ -143,6 +154,7 @@ __all__ = [
     "HostSettings",
     "Index",
     "IndexGap",
+    "JoinBy",
     "KernelUnavailable",
     "LayoutMismatch",
     "Leading",
@@ -177,6 +189,7 @@ __all__ = [
     "ServiceFailed",
     "Sink",
     "SinkSettings",
+    "Snapshots",
     "Source",
     "SourceSettings",
     "Stall",
@@ -226,6 +239,8 @@ _HOMES: Final = {
     "AtomicsMissing": "cqrepl.queue",
     "BackwardTailer": "cqrepl.queue",
     "CannotJoin": "cqrepl.replicator.followfeed",
+    "CheckpointSettings": "cqrepl.cluster.checkpoints",
+    "Checkpointer": "cqrepl.cluster.checkpoints",
     "Cid": "cqrepl.protocol.cid",
     "Columns": "cqrepl.queue",
     "ConfigError": "cqrepl.config.errors",
@@ -242,6 +257,7 @@ _HOMES: Final = {
     "Follower": "cqrepl.replicator.followfeed",
     "Following": "cqrepl.replicator.follow",
     "From": "cqrepl.protocol.ackpolicy",
+    "GroupState": "cqrepl.cluster.snapshots",
     "HandlerKind": "cqrepl.protocol",
     "HeartbeatSettings": "cqrepl.protocol",
     "Host": "cqrepl.host",
@@ -252,6 +268,7 @@ _HOMES: Final = {
     "HostSettings": "cqrepl.replicator.settings",
     "Index": "cqrepl.queue",
     "IndexGap": "cqrepl.queue",
+    "JoinBy": "cqrepl.replicator.followfeed",
     "KernelUnavailable": "cqrepl.kernel.errors",
     "LayoutMismatch": "cqrepl.queue",
     "Leading": "cqrepl.replicator.leadership",
@@ -286,6 +303,7 @@ _HOMES: Final = {
     "ServiceFailed": "cqrepl.replicator.followfeed",
     "Sink": "cqrepl.replicator.sink",
     "SinkSettings": "cqrepl.replicator.settings",
+    "Snapshots": "cqrepl.cluster.snapshots",
     "Source": "cqrepl.replicator.source",
     "SourceSettings": "cqrepl.replicator.settings",
     "Stall": "cqrepl.queue.read.stall",

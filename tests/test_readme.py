@@ -10,7 +10,10 @@ import pytest
 from tests.spark.conftest import spark_missing
 
 README = Path(__file__).resolve().parent.parent / "README.md"
-PAGES = [README, *(README.parent / "docs" / name for name in ("programs.md", "spark.md"))]
+PAGES = [
+    README,
+    *(README.parent / "docs" / name for name in ("programs.md", "replicated-state.md", "spark.md")),
+]
 
 
 @pytest.mark.timeout(600)
