@@ -1,0 +1,104 @@
+"""`cqrepl tasks` as a user runs it, against hosts that `cqrepl run` started."""
+
+import json
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from tests.support.commands import Command, Start, commands
+from tests.support.ports import reserved_port
+
+PAGE: Final = """\
+cluster:
+  context: {{heartbeatIntervalMs: 500, heartbeatTimeoutMs: 60000, basePath: "{folder}/$hostId"}}
+  host1: {{hostId: 1, connectUri: "127.0.0.1:{one}"}}
+  host2: {{hostId: 2, connectUri: "127.0.0.1:{two}"}}
+queues:
+  jobs-log: {{masterId: 1, acknowledge: true}}
+cqrepl:
+  ack: {{jobs-log: {{level: appended, from: 1}}}}
+  tasks: {{jobs: {{group: jobs-log, workerLease: 10s, backoff: 10ms}}}}
+"""
+SERVES: Final = re.compile(r"board 'jobs': host 1 serves it")
+
+
+class Hosts:
+    """Two hosts, of which the first one leads the board."""
+
+    def __init__(self, folder: Path, start: Start) -> None:
+        self.ports = reserved_port(), reserved_port()
+        self.folder, self._start = folder, start
+        self.file = folder / "cluster.yaml"
+        one, two = self.ports
+        self.file.write_text(PAGE.format(folder=folder, one=one, two=two))
+
+    async def begin(self) -> list[Command]:
+        words = ("run", "-c", self.file, "--run-dir", self.folder / "run", "--host-id")
+        hosts = [await self._start(*words, str(each)) for each in (1, 2)]
+        await hosts[0].says(SERVES)
+        return hosts
+
+    async def tasks(
+        self, verb: str, *words: str, port: int = 0
+    ) -> "subprocess.CompletedProcess[str]":
+        at = f"127.0.0.1:{port or self.ports[1]}"  # which follows, and names the other one
+        asked = [sys.executable, "-m", "cqrepl", "tasks", verb, "--at", at, "--board", "jobs"]
+        run = partial(subprocess.run, [*asked, *words], capture_output=True, text=True, check=False)
+        return await trio.to_thread.run_sync(partial(run, stdin=subprocess.DEVNULL))
+
+
+async def test_a_task_is_submitted_done_and_shown(tmp_path: Path) -> None:
+    with trio.fail_after(120):
+        async with commands() as start:
+            hosts = Hosts(tmp_path, start)
+            await hosts.begin()
+            first = await hosts.tasks("submit", "--type", "upper", "--key", "k", "hello")
+            again = await hosts.tasks("submit", "--type", "upper", "--key", "k", "hello")
+            assert (first.returncode, first.stdout) == (0, again.stdout), first.stderr
+            name = first.stdout.strip()
+            bad = await hosts.tasks("submit", "--type", "upper", "--attempts", "1", "no")
+            upper = "import sys; text = sys.stdin.read(); sys.exit('no luck') if text == 'no' else"
+            program = f'{sys.executable} -c "{upper} print(text.upper(), end=str())"'
+            worked = await hosts.tasks("work", "--type", "upper", "--exec", program, "--once", "2")
+            assert worked.returncode == 0, worked.stderr
+            assert set(worked.stdout.splitlines()) == {
+                f"{name} done",
+                f"{bad.stdout.strip()} failed: exit code 1",
+            }
+            shown = await hosts.tasks("show", name, "--json")
+            found = json.loads(shown.stdout)
+            assert (found["status"], found["payload"], found["result"]) == (
+                "done",
+                "hello",
+                "HELLO",
+            )
+            listed = await hosts.tasks("list", "--status", "failed")
+            assert listed.stdout.startswith(f"{bad.stdout.strip()}  upper  failed  1/1")
+            assert "exit code 1: no luck" in listed.stdout
+            assert (await hosts.tasks("workers")).stdout == ""  # the worker has left
+
+
+MISTAKES: Final = (
+    (("show", "0x1"), 5, "expected a task of board 'jobs', got 0x1"),
+    (("show", "one"), 2, "expected the id of a task, as `list` shows it, got 'one'"),
+    (("submit", "--type", "a b", "x"), 5, "expected a type without blanks, got 'a b'"),
+    (("work", "--type", "a", "--exec", "'"), 2, "--exec: expected a command"),
+    (("list", "--board", "others", "--wait", "1s"), 3, "no host served board 'others'"),
+    (("list", "--at", "nowhere", "--wait", "1s"), 2, "--at: "),
+)
+
+
+async def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+    with trio.fail_after(120):
+        async with commands() as start:
+            hosts = Hosts(tmp_path, start)
+            await hosts.begin()
+            for words, code, said in MISTAKES:
+                done = await hosts.tasks(*words, port=hosts.ports[0])
+                assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
+                assert said in done.stderr
