@@ -15,17 +15,13 @@ from cqrepl.queue.files.keptidentity import new_identity
 from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.support.commands import commands, until
 from tests.support.copies import assert_same
-from tests.support.hostpairs import Pair, tell, two_queues
+from tests.support.hostpairs import Pair, running_pair, tell, two_queues
 from tests.support.replicas import last_of, more_excerpts
 from tests.support.samples import fill
 
 
 async def test_pause_and_resume(tmp_path: Path) -> None:
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
-        await pair.all_copied("a", "b")
+    async with running_pair(tmp_path) as pair:
         assert await pair.told("pause", "a", "--host-id", 1) == "host 1: queue 'a' is paused\n"
         await pair.two.says(re.compile("queue 'a' pauses: the peer says: paused by operator"))
         assert await pair.state(1, "a") == "paused: by operator"
@@ -43,7 +39,6 @@ async def test_pause_and_resume(tmp_path: Path) -> None:
         done = await pair.tell("pause", "a")
         assert done.stderr == "cqrepl pause: several hosts run here (1, 2): --host-id expected\n"
         assert done.returncode == 2
-        await pair.end()
 
 
 async def test_a_queue_that_could_not_be_opened_is_resumed(tmp_path: Path) -> None:
@@ -69,11 +64,7 @@ async def test_a_queue_that_could_not_be_opened_is_resumed(tmp_path: Path) -> No
 
 
 async def test_a_copy_with_an_adopted_identity_goes_on(tmp_path: Path) -> None:
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
-        await pair.all_copied("a", "b")
+    async with running_pair(tmp_path) as pair:
         await pair.end()
         with Queue.open(pair.sink("a")) as queue:
             assert queue.identity.replace(new_identity())
@@ -87,7 +78,6 @@ async def test_a_copy_with_an_adopted_identity_goes_on(tmp_path: Path) -> None:
         await pair.all_copied("a", "b")
         await pair.state_begins(1, "a", "live")
         await pair.state_begins(2, "a", "live")
-        await pair.end()
 
 
 STAYS = "every queue has stopped: this host stays, for 'cqrepl status', 'resume', 'reload'"

@@ -14,17 +14,13 @@ from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import load_epochs
 from tests.support.commands import commands
 from tests.support.copies import assert_same
-from tests.support.hostpairs import CONNECTED, Pair, two_queues
+from tests.support.hostpairs import CONNECTED, Pair, running_pair
 from tests.support.replicas import copied, held_by_another_process, last_of, more_excerpts
 from tests.support.samples import fill
 
 
 async def test_queues_come_and_go_by_command_and_by_sighup(tmp_path: Path) -> None:
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
-        await pair.all_copied("a", "b")
+    async with running_pair(tmp_path) as pair:
         assert await pair.told("reload", "--host-id", 1) == "host 1: nothing has changed\n"
         fill(pair.source("c"), "FAST_DAILY", {0: 10})
         pair.write(b=1, c=1)
@@ -52,15 +48,10 @@ async def test_queues_come_and_go_by_command_and_by_sighup(tmp_path: Path) -> No
         await pair.one.says(re.compile(wrong))
         for each in (pair.one, pair.two):
             assert len(CONNECTED.findall(each.said)) == 1  # one connection all the time
-        await pair.end()
 
 
 async def test_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
-        await pair.all_copied("a", "b")
+    async with running_pair(tmp_path) as pair:
         good = pair.file.read_text()
         pair.file.write_text(good.replace("b: {masterId: 1,", "b: {masterId: 7,"))
         done = await pair.tell("reload", "--host-id", 1)
@@ -80,16 +71,12 @@ async def test_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
             more_excerpts(pair.source(name), 10, 10)
         await pair.all_copied("a", "b")
         assert await pair.state(2, "a") == await pair.state(2, "b") == "live"
-        await pair.end()
 
 
 async def test_a_queue_that_was_not_moved_is_refused_as_at_a_start(tmp_path: Path) -> None:
     """Host 1 is to be the master of one that it has where it takes queues in. An empty queue in
     the right place would lead, and what the old one holds would be forgotten."""
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
+    async with running_pair(tmp_path) as pair:
         fill(pair.sink("c"), "FAST_DAILY", {0: 10})
         pair.write(a=1, c=1)
         done = await pair.tell("reload", "--host-id", 1)
@@ -106,15 +93,10 @@ async def test_a_queue_that_was_not_moved_is_refused_as_at_a_start(tmp_path: Pat
         await pair.all_copied("a", "b")  # the queue that the file names no more stays, too
         pair.sink("c").rename(pair.source("c"))
         assert "queue 'c' is added" in await pair.told("reload", "--host-id", 1)
-        await pair.end()
 
 
 async def test_limits_are_taken_on_and_the_rest_is_named(tmp_path: Path) -> None:
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
-        await pair.all_copied("a", "b")
+    async with running_pair(tmp_path) as pair:
         with Queue.open_for_append(pair.source("a")) as queue:
             queue.appender(payload_max=1 << 30).append([bytes(20 << 20)])
         await pair.state_begins(1, "a", "stopped")
@@ -136,15 +118,11 @@ async def test_limits_are_taken_on_and_the_rest_is_named(tmp_path: Path) -> None
         await pair.all_copied("a", "b")
         done = await pair.tell("reload", "--host-id", 1)
         assert (done.returncode, done.stdout.count("needs a restart")) == (1, 2)
-        await pair.end()
 
 
 async def test_reloads_under_load_lose_nothing(tmp_path: Path) -> None:
     """Queues are removed and added while an application writes to them."""
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
+    async with running_pair(tmp_path) as pair:
 
         async def write(name: str) -> None:
             for nth in range(200):
@@ -165,7 +143,6 @@ async def test_reloads_under_load_lose_nothing(tmp_path: Path) -> None:
         for name in ("a", "b"):
             assert_same(pair.source(name), pair.sink(name))
             assert last_of(pair.sink(name)) is not None
-        await pair.end()
 
 
 async def test_another_host_becomes_the_master(tmp_path: Path) -> None:
@@ -203,10 +180,7 @@ async def test_another_host_becomes_the_master(tmp_path: Path) -> None:
 
 
 async def test_two_base_paths_keep_a_master(tmp_path: Path) -> None:
-    two_queues(tmp_path)
-    async with commands() as start:
-        pair = Pair(tmp_path, start)
-        await pair.begin()
+    async with running_pair(tmp_path) as pair:
         pair.write(a=2, b=1)
         done = await pair.tell("reload", "--host-id", 1)
         assert done.returncode == 1
@@ -214,4 +188,3 @@ async def test_two_base_paths_keep_a_master(tmp_path: Path) -> None:
         assert "needs a restart: queues.a: path stays" in done.stdout
         more_excerpts(pair.source("a"), 10, 10)
         await pair.all_copied("a", "b")
-        await pair.end()

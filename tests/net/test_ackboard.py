@@ -18,17 +18,13 @@ from tests.support.replicas import (
     acked,
     eventually,
     gated_audits,
+    in_thread,
     joined,
     live_sink,
     live_source,
     more_excerpts,
 )
 from tests.support.samples import NOON_MS, fill, flip_byte, noon_index, noon_path
-
-
-async def in_thread(wait: Callable[[], None]) -> None:
-    """A wait of a plain thread, with a time limit of its own."""
-    await trio.to_thread.run_sync(wait)
 
 
 def waits(board: AckBoard, index: int, n: int = 1, **more: Any) -> Callable[[], None]:

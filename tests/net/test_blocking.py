@@ -25,7 +25,7 @@ from tests.support import forks
 from tests.support.nothreads import no_threads
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
-from tests.support.samples import NOON_MS
+from tests.support.samples import NOON_MS, held
 
 
 def source_of(path: Path, **more: Any) -> HostSettings:
@@ -161,11 +161,6 @@ def test_a_wait_that_was_ended_is_told_as_such_once_all_is_over(
         with pytest.raises(cqrepl.WaitEnded):
             waiting.result(SECONDS)
     assert held(tmp_path / "q") == [b"stays"]
-
-
-def held(path: Path) -> list[bytes]:
-    with Queue.open(path) as queue:
-        return [bytes(excerpt) for excerpt in queue.tailer()]
 
 
 def test_threads_append_and_wait(tmp_path: Path) -> None:

@@ -8,12 +8,11 @@ import trio
 import trio.testing
 
 from cqrepl import Queue
-from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.safereader import SafeReader
 from cqrepl.replicator.source import Source
 from tests.support import peer
 from tests.support.replicas import acked, eventually, live_source, more_excerpts
-from tests.support.samples import Excerpts, fill, noon_index, noon_path, stored
+from tests.support.samples import Excerpts, fill, may_go, noon_index, noon_path, stored
 from tests.support.scripted import Scripted, scripted
 from tests.support.tables import keys_of
 
@@ -40,12 +39,6 @@ async def streams(sink: Scripted, next_index: int) -> int:
 def marks_of_java(path: Path) -> int:
     with Queue.open(path) as queue:
         return queue.acknowledged_index
-
-
-def may_go(path: Path) -> list[bool]:
-    """For each store file, true when `cqrepl gc` would delete it."""
-    with Queue.open(path) as queue:
-        return [one.is_removable for one in plan(queue.cycles, Policy())]
 
 
 def said_to_be_safe(path: Path, source: Source) -> Excerpts:

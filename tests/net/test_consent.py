@@ -34,6 +34,7 @@ from tests.support.replicas import (
 from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
 from tests.support.scripted import scripted
 from tests.support.tables import is_fenced, is_free
+from tests.support.tears import Restarted
 
 
 def source_of(path: Path, **more: Any) -> Any:
@@ -321,11 +322,6 @@ async def test_what_may_have_been_lost_comes_back_with_a_count(
     assert f"host 2 gave back {count} excerpts" in caplog.text
     assert read(path) == replicated
     await trio.lowlevel.checkpoint()
-
-
-class Restarted(Surroundings):
-    def boot_id(self) -> bytes:
-        return b"another start of the machine"
 
 
 async def test_a_promotion_takes_it(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from cqrepl.net.controlsocket import NotThere, ask, ask_status
 from cqrepl.replicator.settings import SourceSettings
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
-from tests.support.samples import NOON_MS
+from tests.support.samples import NOON_MS, held
 
 CYCLE = "FAST_DAILY"
 
@@ -58,11 +58,6 @@ async def two_hosts(tmp_path: Path) -> AsyncIterator[tuple[Host, Host]]:
         )
         async with Host(second) as two:
             yield one, two
-
-
-def held(path: Path) -> list[bytes]:
-    with Queue.open(path) as queue:
-        return [bytes(excerpt) for excerpt in queue.tailer()]
 
 
 class Answering:

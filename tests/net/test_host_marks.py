@@ -13,7 +13,6 @@ from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
-from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.disk import syncer
 from cqrepl.replicator.marks import resends
 from cqrepl.replicator.marks.ackboard import AckBell, WaitEnded
@@ -39,7 +38,7 @@ from tests.support.replicas import (
     more_excerpts,
     stopped,
 )
-from tests.support.samples import Excerpts, fill, noon_index
+from tests.support.samples import Excerpts, fill, may_go, noon_index
 from tests.support.scripted import scripted
 from tests.support.tables import fill_keys, keys_of
 
@@ -49,12 +48,6 @@ def marks_in(source: Source) -> dict[int, tuple[int, int]]:
     marks: Mapping[int, HostMarks] = source.queues["q"].marks
     assert all(each.host_id == host_id for host_id, each in marks.items())
     return {host_id: (each.sent, each.acknowledged) for host_id, each in marks.items()}
-
-
-def may_go(path: Path) -> list[bool]:
-    """For each store file, true when `cqrepl gc` would delete it."""
-    with Queue.open(path) as queue:
-        return [one.is_removable for one in plan(queue.cycles, Policy())]
 
 
 def marks_of_java(path: Path) -> tuple[int, int]:

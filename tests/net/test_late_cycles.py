@@ -10,7 +10,6 @@ from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.format.index import Cycle, Index, cycle_of, format_index
-from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.safereader import SafeReader
 from cqrepl.replicator.source import Source
 from tests.net.test_passed_on import three
@@ -18,7 +17,7 @@ from tests.support import peer
 from tests.support.copies import assert_same
 from tests.support.invoke import Invoke, invoke
 from tests.support.replicas import acked, copied, eventually, joined, live_source, stopped
-from tests.support.samples import Excerpts, fill, noon_index, noon_path, read, stored
+from tests.support.samples import Excerpts, fill, may_go, noon_index, noon_path, read, stored
 from tests.support.scripted import scripted
 
 __all__ = ["invoke"]
@@ -42,12 +41,6 @@ def comes_late(path: Path, ahead: int, *, is_closed: bool = True) -> int:
     fill(made, "FAST_DAILY", {ahead: 3, ahead + 1: 1} if is_closed else {ahead: 3})
     noon_path(made, ahead=ahead).rename(noon_path(path, ahead=ahead))
     return noon_index(ahead=ahead, sequence=2)
-
-
-def may_go(path: Path) -> list[bool]:
-    """For each store file, true when `cqrepl gc` would delete it."""
-    with Queue.open(path) as queue:
-        return [one.is_removable for one in plan(queue.cycles, Policy())]
 
 
 def noted(path: Path) -> list[int]:

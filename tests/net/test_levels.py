@@ -35,6 +35,7 @@ from tests.support.replicas import (
     SECONDS,
     at,
     eventually,
+    in_thread,
     joined,
     live_sink,
     live_source,
@@ -52,10 +53,6 @@ def slow_background(monkeypatch: pytest.MonkeyPatch) -> None:
     """Excerpts that no wait asks for are synced only after hours."""
     monkeypatch.setattr(syncer, "SYNC_SECONDS", 10_000)
     monkeypatch.setattr(syncedfiles, "TABLE_SECONDS", 10_000)
-
-
-async def in_thread(wait: Callable[[], None]) -> None:
-    await trio.to_thread.run_sync(wait)
 
 
 def waits(board: AckBoard, index: int, level: AckLevel) -> Callable[[], None]:

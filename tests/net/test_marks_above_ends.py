@@ -36,6 +36,7 @@ from tests.support.replicas import (
     stopped,
 )
 from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
+from tests.support.tears import Restarted
 
 __all__ = ["invoke"]
 
@@ -232,11 +233,6 @@ def test_marks_of_a_queue_without_hosts(tmp_path: Path) -> None:
 def append(path: Path) -> int:
     with Queue.open(path, wait_for_seconds=0) as queue:
         return queue.append(b"other", now_ms=NOON_MS)
-
-
-class Restarted(Surroundings):
-    def boot_id(self) -> bytes:
-        return b"another start of the machine"
 
 
 def test_what_was_only_sent_may_have_gone_with_the_power(tmp_path: Path) -> None:

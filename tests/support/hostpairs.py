@@ -4,13 +4,15 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
-from tests.support.commands import Start
+from tests.support.commands import Start, commands
 from tests.support.ports import reserved_port
 from tests.support.replicas import copied
 from tests.support.samples import fill
@@ -106,3 +108,15 @@ def tell(run_dir: Path, *words: object) -> subprocess.CompletedProcess[str]:
 def two_queues(folder: Path) -> None:
     for name in ("a", "b"):
         fill(folder / "source" / name, "FAST_DAILY", {0: 10})
+
+
+@asynccontextmanager
+async def running_pair(folder: Path) -> AsyncIterator[Pair]:
+    """Both hosts, with copies of two queues that are whole; they end in order."""
+    two_queues(folder)
+    async with commands() as start:
+        pair = Pair(folder, start)
+        await pair.begin()
+        await pair.all_copied("a", "b")
+        yield pair
+        await pair.end()

@@ -164,3 +164,8 @@ def opened_by_another_process(path: Path, then: str = "") -> Iterator[int]:
         holder.stdout.readline()
         yield holder.pid
         holder.kill()
+
+
+async def in_thread(wait: Callable[[], None]) -> None:
+    """A wait of a plain thread, with a time limit of its own."""
+    await trio.to_thread.run_sync(wait)

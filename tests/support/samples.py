@@ -10,6 +10,7 @@ from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.format.index import Cycle, Index, Sequence
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
+from cqrepl.queue.write.retention import Policy, plan
 from tests.support.goldens import Manifest
 
 NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
@@ -194,3 +195,14 @@ def with_number_of(path: Path, data: bytes) -> bool:
     path.unlink()
     path.write_bytes(data)
     return path.stat().st_ino == number
+
+
+def may_go(path: Path) -> list[bool]:
+    """For each store file, true when `cqrepl gc` would delete it."""
+    with Queue.open(path) as queue:
+        return [one.is_removable for one in plan(queue.cycles, Policy())]
+
+
+def held(path: Path) -> list[bytes]:
+    with Queue.open(path) as queue:
+        return [bytes(excerpt) for excerpt in queue.tailer()]

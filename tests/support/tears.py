@@ -5,6 +5,7 @@ from pathlib import Path
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import Index, cycle_of
 from cqrepl.queue.read.tornsectors import SECTOR_BYTES
+from cqrepl.surroundings import Surroundings
 
 
 def tear(path: Path, index: int, first: int, stop: int | None) -> int:
@@ -28,3 +29,8 @@ def tear(path: Path, index: int, first: int, stop: int | None) -> int:
         store.seek(start)
         store.write(bytes(end - start))
     return end - start
+
+
+class Restarted(Surroundings):
+    def boot_id(self) -> bytes:
+        return b"another start of the machine"
