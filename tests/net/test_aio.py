@@ -13,9 +13,9 @@ import trio
 import cqrepl
 from cqrepl import HostSettings, Queue
 from cqrepl.aio import AsyncioHost, AsyncioQueue, Host
-from tests.net.test_blocking import Failing, Halt, held, source_of
+from tests.net.test_blocking import Failing, Halt, source_of
 from tests.support.replicas import SECONDS, at
-from tests.support.samples import NOON_MS
+from tests.support.samples import NOON_MS, held
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
