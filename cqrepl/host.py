@@ -3,7 +3,7 @@
 This module alone knows all parts of a host, and puts them together; none of them imports it.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -20,6 +20,7 @@ import trio
 from cqrepl.cluster.election.electiondesk import ElectionDesk
 from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.cluster.masterchange import MasterChanges
+from cqrepl.cluster.memberlists import NewMembers
 from cqrepl.cluster.promoter import Promoter
 from cqrepl.net.directoryclaim import DirectoryClaim
 from cqrepl.net.endpoint import Endpoint
@@ -38,7 +39,6 @@ from cqrepl.replicator.hostqueue import HostQueue
 from cqrepl.replicator.hostroles import (
     by_epochs,
     check_known,
-    check_logs_stay,
     check_no_epoch,
     directions,
     log_other_leaders,
@@ -48,10 +48,10 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.lostcycles.lostfiles import LostFiles
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.ownwriters import OwnWriter, OwnWriters
+from cqrepl.replicator.queueplaces import place_queues
 from cqrepl.replicator.queueposition import QueuePosition, position_of
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
-from cqrepl.replicator.queuestate.logs import named_logs
-from cqrepl.replicator.queuestate.queues import check_apart, named
+from cqrepl.replicator.queuestate.queues import named
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.queuestate.unopened import check_any_is_left
 from cqrepl.replicator.relaydesk import RelayDesk
@@ -364,7 +364,8 @@ class Host:
         epochs = {name: self._kept_epochs(path) for name, path in {**sources, **sinks}.items()}
         if settings.sink.masters and not settings.awaits_leader:
             sources, sinks = by_epochs(sources, sinks, epochs, settings.protocol.host_id)
-        self._place(settings, sources, sinks, removed)
+        names = {name: path for name, path in self._paths.items() if name not in removed}
+        place_queues(self.source, self.sink, settings, names, sources, sinks)
         await self._claim.take([*self._paths.values(), *sources.values(), *sinks.values()])
         self._set(old := self.settings, settings)
         streamed: list[SourceQueue] = []
@@ -407,28 +408,6 @@ class Host:
             self._relays.add({name: self._paths[name] for name in sorted(added)})
         await self._claim.take(self._paths.values())
         self.sink.changed.set()
-
-    def _place(
-        self,
-        settings: HostSettings,
-        sources: Mapping[str, Path],
-        sinks: Mapping[str, Path],
-        removed: Set[str],
-    ) -> None:
-        """Looks whether each queue and each log would have a directory for itself.
-
-        Raises:
-            Refused: one would not, or a log would have another place than before.
-        """
-        names = {name: path for name, path in self._paths.items() if name not in removed}
-        taken = {**{each: names[each] for each in names if each in self.sink.queues}, **sinks}
-        streamed = {**{each: names[each] for each in names if each not in taken}, **sources}
-        own, own_log = settings.source.ack_log, settings.sink.append_log
-        now = len(self.source.names - self.sink.queues.keys())
-        check_logs_stay({own: (now, len(streamed)), own_log: (len(self.sink.queues), len(taken))})
-        check_apart(streamed, taken, named_logs(own, streamed, own_log, taken))
-        self.source.place_logs(streamed)
-        self.sink.place_logs(taken)
 
     def _set(self, old: HostSettings, new: HostSettings) -> None:
         self.settings = new
@@ -477,6 +456,32 @@ class Host:
             return ""
         self._set(self.settings, settings)
         return note
+
+    async def change_members(self, name: str, settings: HostSettings) -> str:
+        """Takes on settings by which a queue has other members. Where this host leads it, it begins
+        an epoch with these (`Promoter.change_members`). Returns a line for people where another
+        host does that, else an empty text.
+
+        Raises:
+            Refused: that cannot be, and why; the settings stay.
+            QueueError, OSError: as a promotion; the settings stay.
+        """
+        self._check_is_of_cluster()
+        self._check_name(name)
+        assert self._promoter is not None
+        old, everyone = self.settings, self.settings.protocol.remote_ids
+        everyone |= {old.protocol.host_id}
+        change = NewMembers(old.members.get(name, everyone), settings.members.get(name, everyone))
+        self._set(old, settings)
+        queue = self.source.queues.get(name)
+        if queue is None or not queue.leads(old.protocol.host_id):
+            return f"queue {name!r}: the host that leads it begins an epoch with other members"
+        try:
+            await self._promoter.change_members(name, change)
+        except BaseException:
+            self._set(settings, old)
+            raise
+        return ""
 
     async def _change_by_file(self, name: str, settings: HostSettings) -> None:
         self._check_name(name)

@@ -53,6 +53,7 @@ from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queueposition import end_of_copy
+from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
 
 ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin anew meanwhile
@@ -419,13 +420,19 @@ class FenceDesk:
             raise Refused(f"queue {name!r}: {why}")
 
     async def promise(
-        self, name: str, epoch: int, leader: int, members: frozenset[int] = frozenset()
+        self,
+        name: str,
+        epoch: int,
+        leader: int,
+        members: frozenset[int] = frozenset(),
+        fence: AppendFence | None = None,
     ) -> None:
         """Nothing is taken from a lower epoch from now on, and nothing is streamed from here until
         the epoch is begun here.
 
         Args:
             members: of the queue in that epoch; empty where it names none.
+            fence: stands before a queue that is streamed.
 
         Raises:
             ValueError: there is no such queue.
@@ -433,9 +440,16 @@ class FenceDesk:
             QueueError, OSError: it cannot be given back, or the promise may not be on the disk.
         """
         async with self._host.direction.turn(name):
-            await self._promise(name, epoch, leader, members)
+            await self._promise(name, epoch, leader, members, fence)
 
-    async def _promise(self, name: str, epoch: int, leader: int, members: frozenset[int]) -> None:
+    async def _promise(
+        self,
+        name: str,
+        epoch: int,
+        leader: int,
+        members: frozenset[int],
+        fence: AppendFence | None,
+    ) -> None:
         streamed = self._host.source.queues.get(name)
         taken = self._host.sink.queues.get(name)
         queue = streamed or taken
@@ -448,7 +462,8 @@ class FenceDesk:
         if epoch <= now.promised and not (is_known or queue.epochs.may_give_up(epoch)):
             raise Refused(promised_otherwise(now, epoch, leader))
         if streamed is not None:  # though it may have heard so from another copy
-            await self._host.direction.step_down(streamed, epoch, leader, members=members)
+            step_down = self._host.direction.step_down
+            await step_down(streamed, epoch, leader, members=members, fence=fence)
         elif is_known:
             await in_thread(partial(queue.epochs.promise, epoch, leader, members))
             return

@@ -18,6 +18,23 @@ from cqrepl.queue.format.epochs import number_of
 _NONE: Final = frozenset[int]()
 
 
+class NewMembers(NamedTuple):
+    """Other members that a queue is to have.
+
+    Args:
+        was: those by the file before.
+        now: those by the newer one.
+    """
+
+    was: frozenset[int]
+    now: frozenset[int]
+
+    @property
+    def came(self) -> frozenset[int]:
+        """The hosts that come in."""
+        return self.now - self.was
+
+
 class MemberLists(NamedTuple):
     """The members that count.
 
@@ -47,14 +64,16 @@ def members_of(
         named: the members by the file; empty where it names none.
         wanted: the members that the next epoch is to have; empty: the same.
     """
-    file, wanted = frozenset(named), frozenset(wanted)
+    file, wanted = frozenset(named or hosts), frozenset(wanted)
     lists = {
         host: (each.epochs.listed, each.epochs.members)
         for host, each in positions.items()
         if each.epochs.members
     }
     if not lists:
-        return MemberLists(frozenset(named or hosts), members=wanted or file)
+        if not wanted or wanted == file:
+            return MemberLists(file, members=wanted or frozenset(named))
+        return MemberLists(wanted, file, wanted, _too_many(file, wanted))
     number, members = max(lists.values(), key=lambda each: each[0])
     also = _not_begun(positions, lists, number, members)
     promised = max(each.epochs.promised for each in positions.values())
@@ -66,11 +85,8 @@ def members_of(
     if not refusal and wanted and wanted != members:
         if also:
             refusal = f"members differ: {shown(members)} in epoch {number}, {shown(also)} before"
-        elif not _follow_each_other(members, wanted):
-            refusal = (
-                f"members change one host at a time: expected {shown(members)} and one more or"
-                f" one less, got {shown(wanted)}"
-            )
+        else:
+            refusal = _too_many(members, wanted)
         return MemberLists(wanted, members, wanted, refusal)
     return MemberLists(members, also, also or members, refusal)
 
@@ -82,6 +98,14 @@ def shown(members: Set[int]) -> str:
 
 def _follow_each_other(one: Set[int], other: Set[int]) -> bool:
     return len(one ^ other) == 1
+
+
+def _too_many(members: Set[int], wanted: Set[int]) -> str:
+    """The reason why the next epoch cannot have other members; empty where it can."""
+    if _follow_each_other(members, wanted):
+        return ""
+    expected = f"expected {shown(members)} and one more or one less"
+    return f"members change one host at a time: {expected}, got {shown(wanted)}"
 
 
 def _differing(lists: Mapping[int, tuple[int, frozenset[int]]], number: int) -> str:

@@ -21,7 +21,7 @@ import trio
 
 from cqrepl.cluster.fencedesk import LOOK_SECONDS, FenceDesk
 from cqrepl.cluster.lateroles import LateRoles
-from cqrepl.cluster.memberlists import MemberLists, members_of, shown
+from cqrepl.cluster.memberlists import MemberLists, NewMembers, members_of, shown
 from cqrepl.cluster.promotion import NOBODY, CopyStretch, Promotion, differing, plan_promotion
 from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
@@ -33,6 +33,8 @@ from cqrepl.queue.format.epochs import Epoch, History, promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.replicator.queuestate.appendfence import AppendFence
 
 _logger: Final = logging.getLogger(__name__)
 _ROOM_BYTES: Final = 1 << 20
@@ -51,6 +53,7 @@ class Promoter:
         self._desk = desk
         self._own = host.settings.protocol.host_id
         self._turns: dict[str, trio.Lock] = {}
+        self._changes: dict[str, NewMembers] = {}  # under way, by queue
 
     def turn(self, name: str) -> trio.Lock:
         """Is held while this host is promoted for one queue: another wish to have it so waits, and
@@ -195,21 +198,62 @@ class Promoter:
         copy = self._host.sink.queues.get(name) or self._host.source.queues.get(name)
         if copy is None:
             raise Refused(f"queue {name!r} was removed from this host meanwhile")
-        with copy.epochs.being_promoted():
+        async with self._quiet(name, copy) as fence:
             if giver != NOBODY:
                 asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
                 await self._desk.position(giver, name, asked)
-            begun = await self._lead(plan, accept_loss=accept_loss, by=by)
+            begun = await self._lead(plan, fence, accept_loss=accept_loss, by=by)
         self.announce(name)  # who could not promise may be able to now
         return begun
 
-    async def _lead(self, plan: Promotion, *, accept_loss: bool, by: FenceBy) -> Promotion:
+    async def change_members(self, name: str, change: NewMembers) -> Promotion:
+        """Begins an epoch with other members at this host, which leads the queue. Each host that
+        comes in has all of it by then, and so many of the members as its policy waits for.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it cannot be done, and why. Unless the others have been asked for their promise
+                by then, this host leads as before.
+            QueueError, OSError: as `promote`.
+        """
+        async with self.turn(name):
+            if name not in self._host.source.queues:
+                raise Refused(f"queue {name!r}: this host leads it no longer")
+            self._changes[name] = change
+            try:
+                return await self.promote_in_turn(name)
+            finally:
+                del self._changes[name]
+
+    @asynccontextmanager
+    async def _quiet(
+        self, name: str, copy: SinkQueue | SourceQueue
+    ) -> AsyncIterator[AppendFence | None]:
+        """For the length of a block this host is on its way to lead. Where its members change, no
+        writer gets in meanwhile, and copies have all of it."""
+        change = self._changes.get(name)
+        with copy.epochs.being_promoted():
+            if change is None:
+                yield None
+                return
+            others, acks = change.now - {self._own}, self._host.settings.source.acks_of(name)
+            quiet = self._host.direction.quiet(name, change.came, others, min(acks, len(others)))
+            async with quiet as fence:
+                yield fence
+
+    async def _lead(
+        self, plan: Promotion, fence: AppendFence | None, *, accept_loss: bool, by: FenceBy
+    ) -> Promotion:
         """Has the hosts that answer promise the epoch of a plan, and begins it; what has come of
-        it. Raises as `promote`."""
+        it. Raises as `promote`.
+
+        Args:
+            fence: stands before the queue, which is streamed from here.
+        """
         name = plan.queue
         if by is FenceBy.ELECTION:
             self._desk.check_hears_none(name, self._own)
-        await self._desk.promise(name, plan.epoch, self._own, plan.members)
+        await self._desk.promise(name, plan.epoch, self._own, plan.members, fence)
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch, by=by, members=plan.members)
         own = self._desk.own_position(name)
 
@@ -268,7 +312,10 @@ class Promoter:
         if planned is not None:
             lists = MemberLists(planned.hosts, planned.also, planned.members)
         else:
-            lists = members_of(positions, self._everyone, settings.members.get(name, frozenset()))
+            named, change = settings.members.get(name, frozenset()), self._changes.get(name)
+            wanted = frozenset[int]() if change is None else change.now
+            named = named if change is None else change.was
+            lists = members_of(positions, self._everyone, named, wanted)
         counted = {
             host: each for host, each in positions.items() if host in lists.hosts | lists.also
         }
@@ -282,6 +329,7 @@ class Promoter:
             lists.hosts,
             counted,
             also=lists.also,
+            renews=name in self._changes,
             master=settings.sink.masters[name],
             acks=settings.source.acks_of(name),
             declined=declined,
@@ -308,7 +356,9 @@ class Promoter:
         named = self._host.settings.members.get(name, frozenset())
         queue = self._host.sink.queues.get(name) or self._host.source.queues.get(name)
         known = queue.epochs.now.members if queue is not None else frozenset[int]()
-        return (named | known) or self._everyone
+        change = self._changes.get(name)
+        before = change.was if change is not None else frozenset[int]()
+        return (named | known | before) or self._everyone
 
     def _others(self, name: str) -> frozenset[int]:
         return self._hosts(name) - {self._own}

@@ -32,7 +32,7 @@ Not so where a power cut may have taken the old leader's end; nor where there wa
 host that is called the master here streams nothing: another host leads then, by a newer file.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -258,6 +258,18 @@ class _Votes:
         return cls(positions.keys() & hosts, needed, _majority(hosts, positions, last, acks))
 
 
+def _votes(
+    lists: Iterable[Set[int]],
+    positions: Mapping[int, CopyPosition],
+    *,
+    was: int,
+    acks: int,
+    last: int,
+) -> list[_Votes]:
+    """Those of each list that has hosts."""
+    return [_Votes.of(e, positions, was=was, acks=acks, last=last) for e in lists if e]
+
+
 def plan_promotion(
     queue: str,
     to: int,
@@ -267,6 +279,7 @@ def plan_promotion(
     master: int,
     acks: int,
     also: Set[int] = frozenset(),
+    renews: bool = False,
     declined: Mapping[int, str] = MappingProxyType({}),
     planned: Promotion | None = None,
 ) -> Promotion:
@@ -280,6 +293,7 @@ def plan_promotion(
             streamed the queue; 0: no host has.
         acks: the number of copies that a write waited for, at least 1.
         also: a further list, of which as many have to promise; empty for none.
+        renews: also where it leads already.
         declined: hosts that answer, and do not promise, and why.
         planned: what was before the copies promised it.
     """
@@ -295,13 +309,12 @@ def plan_promotion(
     unsure = _unsure(led & positions.keys(), positions, planned)
     away = (led - positions.keys()) | unsure  # the others have all that was safe
     last = _last_leader(to, hosts, positions, master, planned)
-    lists = [each for each in (hosts, also) if each]
-    votes = [_Votes.of(each, positions, was=was, acks=acks, last=last) for each in lists]
+    votes = _votes((hosts, also), positions, was=was, acks=acks, last=last)
     lacks = own.next_index < start
     unproved = _unproved(own, positions[best]) if lacks else None
-    refusal = _cannot_lead(to, positions, heard=heard, has_tail=tails[to] is not None)
+    has_tail, known = tails[to] is not None, 0 if renews else heard
+    refusal = _cannot_lead(to, positions, heard=known, has_tail=has_tail)
     refusal = refusal or _cannot_be_taken(unproved, best, positions, tails)
-    refusal = refusal or _cannot_be_written(to, positions, lacks=lacks)
     return Promotion(
         queue=queue,
         epoch=epoch,
@@ -318,7 +331,7 @@ def plan_promotion(
         lost_from=start if number_of(history) == epoch - 1 else _last_start(history),
         majority=max(each.majority for each in votes),
         may_split=any(len(each.there) < each.majority for each in votes),
-        refusal=refusal,
+        refusal=refusal or _cannot_be_written(to, positions, lacks=lacks),
         led=led,
         unsure=unsure,
         last=last,

@@ -39,6 +39,18 @@ class NewMaster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberChange:
+    """A queue that is to have other members.
+
+    Args:
+        settings: by the newer version.
+    """
+
+    name: str
+    settings: HostSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChanges:
     """The differences.
 
@@ -46,6 +58,7 @@ class PlanChanges:
         sources, sinks: names and directories of queues that are new, by what becomes of them.
         removed: names of those that are there no more.
         masters: queues whose master is another one.
+        members: queues whose members are others.
         values: keys with other values that are taken on; names as in `config show`.
         restart: the same of those that are not.
     """
@@ -54,6 +67,7 @@ class PlanChanges:
     sinks: Mapping[str, Path]
     removed: tuple[str, ...]
     masters: tuple[NewMaster, ...]
+    members: tuple[MemberChange, ...]
     values: Mapping[str, NewValue]
     restart: Mapping[str, NewValue]
 
@@ -92,6 +106,11 @@ def changes_between(old: HostPlan, new: HostPlan) -> PlanChanges:
             if before[name] == after[name]
             and old.masters[name] != new.masters[name]
             and _may_change_master(old, new, name)
+        ),
+        members=tuple(
+            MemberChange(name=name, settings=new.settings)
+            for name in both
+            if old.settings.members.get(name) != new.settings.members.get(name)
         ),
         values={f"cqrepl.{name}": each for name, each in other.items() if is_live[name]},
         restart=restart,
@@ -150,6 +169,25 @@ def with_master(plan: HostPlan, change: NewMaster) -> HostPlan:
     settings = replace(plan.settings, source=source, sink=sink, sources=sources, sinks=sinks)
     first = dict(plan.masters) | {change.name: change.new}
     return replace(plan, sources=sources, sinks=sinks, settings=settings, masters=first)
+
+
+def with_members(plan: HostPlan, change: MemberChange) -> HostPlan:
+    """The plan once a queue has other members."""
+    name, settings, new = change.name, plan.settings, change.settings
+    source = replace(
+        settings.source,
+        policies=_with(settings.source.policies, new.source.policies, name),
+        takers=_with(settings.source.takers, new.source.takers, name),
+        led_takers=_with(settings.source.led_takers, new.source.led_takers, name),
+    )
+    members = _with(settings.members, new.members, name)
+    return replace(plan, settings=replace(settings, source=source, members=members))
+
+
+def _with(old: Mapping[str, Value], new: Mapping[str, Value], name: str) -> Mapping[str, Value]:
+    """The older values, with that of one queue as in the newer ones."""
+    left = {each: value for each, value in old.items() if each != name}
+    return {**left, name: new[name]} if name in new else left
 
 
 def _paths(plan: HostPlan) -> dict[str, Path]:
@@ -228,6 +266,7 @@ def _merged_settings(old: HostSettings, new: HostSettings, kept: Set[str]) -> Ho
         source=_merged_source(old.source, new.source, kept),
         sink=_merged_sink(old.sink, new.sink, kept),
         scrub_bytes_per_s=new.scrub_bytes_per_s,
+        members=_merged_values(old.members, new.members, kept),
     )
 
 

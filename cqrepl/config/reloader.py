@@ -19,6 +19,7 @@ from cqrepl.config.planchanges import (
     changes_between,
     merged,
     with_master,
+    with_members,
 )
 from cqrepl.console import exitcodes
 from cqrepl.host import Host
@@ -69,6 +70,13 @@ class Reloader:
                 to_come[each.name] = await self._follow(host, each)
             except (NetError, QueueError, OSError, ValueError) as error:
                 refused[each.name] = str(error)
+        for change in found.members:
+            then = with_members(self._plan, change)
+            try:
+                to_come[change.name] = await host.change_members(change.name, then.settings)
+                self._plan = then
+            except (NetError, QueueError, OSError, ValueError) as error:
+                refused[change.name] = str(error)
         host.tell_other_leaders()
         lines = [*map(str, added), *_lines(found, refused, to_come)] or ["nothing has changed"]
         for line in lines:
@@ -142,6 +150,11 @@ def _lines(
             yield to_come[each.name]
         elif each.name not in refused:
             yield f"queue {each.name!r} is streamed from host {each.new}, was from host {each.old}"
+    for change in found.members:
+        if to_come.get(change.name):
+            yield to_come[change.name]
+        elif change.name not in refused:
+            yield f"queue {change.name!r} has other members"
     for why in refused.values():
         yield f"refused: {why}"
     for name, value in found.restart.items():

@@ -8,8 +8,8 @@ is left of the way: a queue that neither half has would be lost to the program u
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Set
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Final
 
@@ -134,6 +134,7 @@ class Direction:
         leader: int,
         why: str = "",
         members: frozenset[int] = frozenset(),
+        fence: AppendFence | None = None,
     ) -> None:
         """Promises a queue that is streamed to the host that leads in an epoch, and takes it in.
 
@@ -143,6 +144,7 @@ class Direction:
                 it, also after a restart; any other host may have that number (`KeptEpochs`).
             why: it leads no longer; empty: because that host leads.
             members: of the queue in that epoch; empty where they are not known.
+            fence: stands before the queue already; it is the caller's where this fails.
 
         Raises:
             Fenced: the epoch, or a higher one, is promised to another host.
@@ -150,8 +152,9 @@ class Direction:
                 the queue is streamed as before.
         """
         with ExitStack() as stack:
-            fence = await in_thread(partial(AppendFence, queue.path))
-            stack.callback(fence.lift)
+            if fence is None:
+                fence = await in_thread(partial(AppendFence, queue.path))
+                stack.callback(fence.lift)
             with trio.CancelScope(shield=True):
                 await in_thread(partial(queue.epochs.promise, epoch, leader, members))
                 stack.pop_all()
@@ -163,6 +166,35 @@ class Direction:
                     leads = f"it is to lead in epoch {epoch}, which begins anew"
                 why = why or leads
                 await self._take_in(queue, why, fence, stays_paused=is_paused)
+
+    @asynccontextmanager
+    async def quiet(
+        self, name: str, hosts: Set[int], others: Set[int], count: int
+    ) -> AsyncIterator[AppendFence]:
+        """For the length of a block no writer of this machine gets in; and at its begin copies have
+        all of a queue that is streamed: each of some hosts, and so many of these others.
+
+        Raises:
+            Refused: that is not so within `HAND_OVER_SECONDS`.
+            QueueError, OSError: writers cannot be kept out.
+        """
+        queue = self._source.queues[name]
+
+        def having() -> Set[int]:
+            return {each for each in hosts | others if self._source.has_all(name, each)}
+
+        # appends go on until they are near
+        await self.until_so(lambda: all(self._is_connected(each) for each in hosts))
+        fence = await in_thread(partial(AppendFence, queue.path))
+        try:
+            if not await self.until_so(
+                lambda: hosts <= having() and len(having() & others) >= count
+            ):
+                lacking = ", ".join(f"host {each}" for each in sorted((hosts | others) - having()))
+                raise Refused(f"queue {name!r}: {lacking} has not all of it")
+            yield fence
+        finally:
+            fence.lift()  # where it was not given on
 
     @contextmanager
     def giving(self, name: str, host_id: int) -> Iterator[None]:
