@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _STATX_BTIME: Final = 0x800
@@ -32,6 +32,9 @@ _STATX_BORN: Final = struct.Struct("<I76xqI")  # what is known; seconds, nanosec
 _AT_FDCWD: Final = -100
 NO_THREAD: Final = "can't start new thread"
 _statx: Final = getattr(ctypes.CDLL(None), "statx", None)
+
+
+T = TypeVar("T")
 
 
 class Surroundings:
@@ -105,6 +108,15 @@ class Surroundings:
     def sleep(self, seconds: float) -> None:
         """Stops this thread."""
         time.sleep(seconds)
+
+    def rarely(self, name: str, usual: T, *_others: T) -> T:
+        """The usual one of several choices, all of which are legal. A laboratory takes one of the
+        others now and then: they are rare, and what goes wrong with them is rarer still.
+
+        Args:
+            name: of the choice, which a laboratory makes so in some processes only.
+        """
+        return usual
 
     def uniform(self, least: float, most: float) -> float:
         """A number by chance, to spread load: it keeps no secret."""

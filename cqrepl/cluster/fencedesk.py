@@ -55,6 +55,7 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queueposition import end_of_copy
 from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
+from cqrepl.surroundings import surroundings
 
 ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin anew meanwhile
 LOOK_SECONDS: Final = 0.05
@@ -149,7 +150,7 @@ class FenceDesk:
             Refused: it does not do what it is asked for, and says why.
             Unreachable: it does not answer.
         """
-        with trio.move_on_after(ASK_SECONDS):
+        with trio.move_on_after(surroundings().rarely("ask", ASK_SECONDS, 0.002, 0.5)):
             while True:
                 try:
                     async with self._asked_of(host_id, name, request) as answers:

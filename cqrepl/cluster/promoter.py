@@ -35,6 +35,7 @@ from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.queuestate.appendfence import AppendFence
+from cqrepl.surroundings import surroundings
 
 _logger: Final = logging.getLogger(__name__)
 _ROOM_BYTES: Final = 1 << 20
@@ -366,7 +367,7 @@ class Promoter:
     async def _comes(self, host_id: int) -> bool:
         """True once a host is connected; one that may just be about to be has a moment for that."""
         endpoint = self._host.endpoint
-        with trio.move_on_after(COMES_SECONDS):
+        with trio.move_on_after(surroundings().rarely("comes", COMES_SECONDS, 0.0, 0.1)):
             while host_id not in endpoint.connections and endpoint.comes_within(
                 host_id, COMES_SECONDS
             ):
@@ -412,7 +413,7 @@ class Promoter:
             began = trio.current_time()
             for host_id in sorted(hosts):
                 nursery.start_soon(ask, host_id)
-            with trio.move_on_at(began + GRACE_SECONDS):
+            with trio.move_on_at(began + surroundings().rarely("grace", GRACE_SECONDS, 0.0, 0.003)):
                 await found.until(lambda: not found.left)
             with trio.move_on_at(began + LETS_GO_SECONDS):
                 await found.until(lambda: streamer not in found.left)

@@ -23,6 +23,8 @@ from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
 from cqrepl.protocol.capabilities import ENDED_CAPABILITY, QUEUES_CAPABILITY
 from cqrepl.protocol.greeting import ANY_HOST
 from cqrepl.protocol.messages.queuenames import QueueNames
+from cqrepl.protocol.sendwindow import EXCERPTS_MAX
+from cqrepl.surroundings import surroundings
 
 LOOK_SECONDS: Final = 0.5  # between two looks for peers, of one that gives up
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
@@ -217,6 +219,9 @@ class Endpoint:
             await trio.sleep_forever()
         label = listener.peer_name(stream)
         connection = Connection(self._config(host_id), trio.current_time())
+        window = surroundings().rarely("window", EXCERPTS_MAX, 2, 9, 40)
+        if window < EXCERPTS_MAX:
+            connection.hold_few(window)
         try:
             pump = Pump(
                 stream,

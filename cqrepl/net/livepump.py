@@ -127,6 +127,8 @@ class LivePump:
         if sources and bucket.bytes_per_s:
             tokens = bucket.lend(trio.current_time())
             self._control.put_tokens(bucket.bytes_per_s, tokens, not self.steps)
+        if self.steps and surroundings().rarely("pump", False, True):
+            self._control.interrupt()  # it comes back early
         self._turn.move(SocketMove.START)
         try:
             ended, unsent, left, heard = await in_thread(work, limiter=self._limiter)

@@ -44,6 +44,7 @@ from cqrepl.protocol.events import (
 )
 from cqrepl.protocol.programfault import Contained
 from cqrepl.protocol.states import ConnectionState
+from cqrepl.surroundings import surroundings
 
 GUEST_PAUSE_MAX: Final = 0.1  # seconds between two receptions from a guest that sends much
 REFUSAL_SECONDS: Final = 1.0  # longest wait for a peer to hear why it is not let in
@@ -105,7 +106,8 @@ class Pump:
         self._clock = trio.CancelScope()
         self._admit = admit
         self._guest_bytes_per_s = guest_bytes_per_s
-        self._guest_room: int | None = None  # bytes that are taken of a guest at a time
+        # bytes that are taken at a time, of a guest
+        self._guest_room = surroundings().rarely("receive", None, 1, 13, 300)
         self._programs = programs
         self._limit_of = limit_of
         self._bucket = TokenBucket()

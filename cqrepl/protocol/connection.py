@@ -87,6 +87,10 @@ class Connection:
         if config.is_dialler:
             self._greet(now)
 
+    def hold_few(self, excerpts: int) -> None:
+        """Holds so many excerpts at most that are not acknowledged, of all queues that go out."""
+        self._pace.budget.free = excerpts
+
     # bytes and time
 
     def receive_data(self, data: bytes | memoryview, now: float) -> None:

@@ -27,6 +27,7 @@ from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.replicator.queuestate.keptepochs import KeptEpochs
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
+from cqrepl.surroundings import surroundings
 
 HAND_OVER_SECONDS: Final = 10.0  # for the other host to be ready, when a queue changes its master
 LOOK_SECONDS: Final = 0.05  # between two looks for that
@@ -337,7 +338,7 @@ class Direction:
 
     async def until_so(self, is_so: Callable[[], bool]) -> bool:
         """Waits for at most `HAND_OVER_SECONDS` until something is so; whether it is."""
-        with trio.move_on_after(HAND_OVER_SECONDS):
+        with trio.move_on_after(surroundings().rarely("hand over", HAND_OVER_SECONDS, 0.01, 0.6)):
             while not is_so():
                 await trio.sleep(LOOK_SECONDS)
         return is_so()

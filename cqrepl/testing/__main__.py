@@ -65,6 +65,12 @@ class SeedRange(click.ParamType[range]):
     help="All hosts send and take runs, or none; drawn for each if not given.",
 )
 @click.option(
+    "--rare/--usual",
+    "rare",
+    default=None,
+    help="Hosts make choices that are legal and rare, or none; drawn if not given.",
+)
+@click.option(
     "--without",
     "left_out",
     type=click.Choice([kind.value for kind in Kind]),
@@ -152,13 +158,14 @@ def _drawn(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunP
         is_cut = roles == CHANGING_CUT
         return RunPlan.of(
             seed, seconds, hosts, left_out, changing=True, cut_inside=is_cut, runs=runs,
-            groups=options["groups"],
+            groups=options["groups"], rare=options["rare"],
         )  # fmt: skip
     both_ways = None if roles is None else roles != ONE_WAY
     passed_on = True if roles == PASSED_ON else None
     return RunPlan.of(
-        seed, seconds, hosts, left_out, both_ways=both_ways, passed_on=passed_on, runs=runs
-    )
+        seed, seconds, hosts, left_out, both_ways=both_ways, passed_on=passed_on, runs=runs,
+        rare=options["rare"],
+    )  # fmt: skip
 
 
 def _one(plan: RunPlan, options: dict[str, Any]) -> int:
@@ -208,6 +215,7 @@ def _spread(seeds: range, options: dict[str, Any]) -> int:
     words += [] if options["hosts"] is None else ["--hosts", str(options["hosts"])]
     words += [] if options["roles"] is None else ["--roles", options["roles"]]
     words += [] if options["groups"] is None else ["--groups", str(options["groups"])]
+    words += [] if options["rare"] is None else ["--rare" if options["rare"] else "--usual"]
     words += [] if options["runs"] is None else ["--runs" if options["runs"] else "--frames"]
     size = -(-len(seeds) // jobs)
     running = []

@@ -23,7 +23,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -41,6 +41,9 @@ _PIDS: Final = 10_000  # process ids of one host
 # that costs less, and the other meets more of what a pump leaves unfinished
 LATE_SECONDS: Final = 0.0005
 SHARE_LATE: Final = 1 / 3
+SHARE_OF_RARE_CHOICES: Final = 1 / 3  # of a process
+SHARE_RARE: Final = 1 / 3  # of the times that such a choice is made
+T = TypeVar("T")
 NAMES_AFTER_SECONDS: Final = 5.0  # so long may a new name not be on the disk
 _FILES_LEFT: Final = 0.2  # of the files, each time that the system writes back
 _PAGES_LEFT: Final = 0.1  # of the pages of the others
@@ -61,6 +64,7 @@ class Machine:
         self.is_full = False
         self.slow_s = 0.0  # what work at the disk takes besides
         self.alive: set[int] = set()
+        self.rare: random.Random | None = None  # where legal choices are made that are rare
         self.at_power_cut: list[Callable[[], None]] = []  # called once its processes are dead
         self.all_disks = folder.parent
         self._folder = folder
@@ -258,6 +262,7 @@ class Process(Surroundings):
         self.pid = pid
         self.what = what
         self._rng = random.Random(pid)
+        self._rare: dict[str, bool] = {}  # by name, whether a choice is made so at times
         self._numbers = random.Random(-pid * _PIDS)  # its own: no other draw depends on them
         self.rest_after_seconds = LATE_SECONDS if machine.rests_late else 0.0
         self._slept_s = 0.0
@@ -325,6 +330,13 @@ class Process(Surroundings):
     def sleep(self, seconds: float) -> None:
         # nothing else runs meanwhile: what is waited for cannot come, and the limit does
         self._slept_s += seconds
+
+    def rarely(self, name: str, usual: T, *others: T) -> T:
+        rng = self.machine.rare
+        if rng is None:
+            return usual
+        is_made = self._rare.setdefault(name, rng.random() < SHARE_OF_RARE_CHOICES)
+        return rng.choice(others) if is_made and rng.random() < SHARE_RARE else usual
 
     def uniform(self, least: float, most: float) -> float:
         return self._rng.uniform(least, most)

@@ -6,6 +6,7 @@ outcome.digest      of all that happened: equal plans give equal ones
 """
 
 import logging
+import random
 import shutil
 import tempfile
 import time
@@ -202,6 +203,8 @@ class _Laboratory:
             self.history = self._cluster.scene.history
             for machine in self._machines:
                 machine.loses_power = self._loses_power
+                if plan.rare:
+                    machine.rare = random.Random(f"rare {machine.host} {plan.seed}")
             standstill = Standstill(nursery.cancel_scope)
             trio.lowlevel.add_instrument(standstill)
             streams = self._cluster.streams.values()

@@ -249,6 +249,7 @@ class Operator:
         weather = self._network.weather
         return any(
             each.is_frozen
+            or each.machine.rare is not None
             or each.machine.slow_s > 0
             or (host != to and not (weather(to, host).is_good and weather(host, to).is_good))
             for host, each in self._hosts.items()

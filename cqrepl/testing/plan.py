@@ -46,6 +46,7 @@ SHARE_PASSED_ON: Final = 1 / 3  # of these clusters have hosts that pass copies 
 # clusters of one queue, whose leader changes
 HOSTS_CHANGING: Final = (3, 3, 3, 4, 5, 6, 7)
 AWAY_SECONDS: Final = (25.0, 60.0)  # of hosts that stay away longer than a promotion waits for them
+SHARE_WITH_RARE_CHOICES: Final = 1 / 3
 SHARE_OF_SEVERAL_GROUPS: Final = 1 / 4
 GROUPS: Final = (2, 2, 3)
 SHARE_OF_MAJORITIES: Final = 2 / 3
@@ -120,6 +121,7 @@ class RunPlan:
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
         routes: of hosts that are both, those which take a queue from another one than its master.
         groups: how many queues there are whose leaders change, each by itself.
+        rare: hosts make choices that are legal and rare.
         services: how many a user has brought, on machines of their own.
         acks: where roles change, how many other hosts the policy of the queue waits for.
         cut_inside: as the faults were drawn, where roles change.
@@ -140,6 +142,7 @@ class RunPlan:
     cut_inside: bool = field(default=False, repr=False)  # by its faults two keys differ anyway
     services: int = field(default=0, repr=False)
     groups: int = field(default=1, repr=False)
+    rare: bool = field(default=False, repr=False)
 
     @classmethod
     def of(
@@ -155,6 +158,7 @@ class RunPlan:
         cut_inside: bool = False,
         runs: bool | None = None,
         groups: int | None = None,
+        rare: bool | None = None,
     ) -> Self:
         """The plan that this seed stands for.
 
@@ -168,6 +172,7 @@ class RunPlan:
             groups: as the plan has it, where roles change; drawn if None. Nothing else depends on
                 it.
             changing: as the plan has it; it is never drawn.
+            rare: as the plan has it; drawn if None. Nothing else depends on it.
             cut_inside: with cuts inside documents and with floods, where roles change. A seed then
                 stands for something else.
             runs: whether all hosts take runs, or none does; drawn for each host if None. Nothing
@@ -177,7 +182,7 @@ class RunPlan:
             drawn = cls._changing(seed, seconds, hosts, without, runs, cut_inside=cut_inside)
             kinds = frozenset(without)
             drawn = drawn if Kind.STEP_DOWN in kinds else drawn._with_steps_down()
-            return drawn._with_groups(groups)
+            return replace(drawn._with_groups(groups), rare=_rare(seed, rare))
         if both_ways is None:
             both_ways = random.Random(f"roles {seed}").random() < SHARE_BOTH_WAYS
         rng = random.Random(f"both ways {seed}" if both_ways else f"plan {seed}")
@@ -200,6 +205,7 @@ class RunPlan:
             bursts=bursts,
             with_frames=tuple(_with_frames(seed, count, runs)),
             routes=tuple(_routes(seed, count, passed_on)) if both_ways else (),
+            rare=_rare(seed, rare),
         )
 
     @classmethod
@@ -300,6 +306,7 @@ class RunPlan:
         # plans without what came later keep their keys
         later = [each.own for each in self.faults if each.own]
         later += [f"{self.groups} groups"] if self.groups > 1 else []
+        later += ["rare choices"] if self.rare else []
         later += [f"{self.services} services"] if self.services else []
         text = repr(self) + "".join(later)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -310,6 +317,7 @@ class RunPlan:
         roles += ", cut inside documents" if self.cut_inside else ""
         roles += f", {self.acks} waited for" if self.changing else ""
         roles += f", {self.groups} queues" if self.groups > 1 else ""
+        roles += ", rare choices" if self.rare else ""
         bursts = " in bursts" if self.bursts else ""
         frames = ", ".join(map(str, self.with_frames))
         frames = f" ({frames} with frames)" if frames else ""
@@ -317,6 +325,11 @@ class RunPlan:
             f"seed {self.seed}: {self.hosts} hosts{roles}{frames}, {self.seconds:g} s,"
             f" {self.roll_cycle}, {self.rate:g} appends/s{bursts}, {len(self.faults)} faults"
         )
+
+
+def _rare(seed: int, rare: bool | None) -> bool:
+    is_drawn = random.Random(f"rare {seed}").random() < SHARE_WITH_RARE_CHOICES
+    return is_drawn if rare is None else rare
 
 
 def _acks(seed: int, hosts: int) -> int:

@@ -94,7 +94,8 @@ def test_every_promise_is_kept_where_documents_are_cut(seed: int) -> None:
 
 def test_seeds_stand_for_what_they_stood_for() -> None:
     """Cuts inside documents came later, and have seeds of their own."""
-    drawn = [RunPlan.of(seed, LONG_SECONDS, changing=True, groups=1) for seed in range(3)]
+    usual: dict[str, Any] = {"changing": True, "groups": 1, "rare": False}
+    drawn = [RunPlan.of(seed, LONG_SECONDS, **usual) for seed in range(3)]
     assert [each.key for each in drawn] == OF_OLD
     cut = [RunPlan.of(seed, LONG_SECONDS, changing=True, cut_inside=True) for seed in range(20)]
     assert {fault.kind for each in drawn for fault in each.faults}.isdisjoint(INSIDE)

@@ -107,7 +107,7 @@ class DiskEnd:
         keeps_lost: bool = False,
     ) -> None:
         self.is_dirty = False
-        self.is_at_once = False
+        self.is_at_once = surroundings().rarely("sync", False, True)
         self.reading = Reading()
         self._tell_synced = synced
         self._turn = trio.Lock()  # of one sync after the other

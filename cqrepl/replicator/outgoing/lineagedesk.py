@@ -42,6 +42,7 @@ from cqrepl.replicator.agreement.lineage import (
 from cqrepl.replicator.outgoing.outgoingqueue import Outgoing
 from cqrepl.replicator.outgoing.returndesk import ReturnDesk
 from cqrepl.replicator.queuestate.queues import Signal
+from cqrepl.surroundings import surroundings
 
 Step = Callable[[Cid, Callable[[Outgoing], Awaitable[None]]], Awaitable[None]]
 AUDIT_SECONDS: Final = 5.0  # longest wait for what a sink's files hold, before an end
@@ -342,7 +343,8 @@ class LineageDesk:
         if index <= max(each.audited, each.audit_asked):
             return
         if each.is_going_on and self._connection.ask_audit(each.cid, index):
-            self._asked_until = each.audit_until = trio.current_time() + AUDIT_SECONDS
+            seconds = surroundings().rarely("audit", AUDIT_SECONDS, 0.0, 0.01)
+            self._asked_until = each.audit_until = trio.current_time() + seconds
             each.audit_asked = index
 
     async def _search(

@@ -59,6 +59,7 @@ class OutgoingFrames:
         note_sent: Callable[[Outgoing, ExcerptBatch], None],
     ) -> None:
         self.out_bytes = OUT_BYTES
+        self._batch_bytes = surroundings().rarely("batch", OUT_BYTES, 1, 500)
         self.looks = 0
         self._outgoing = outgoing
         self._connection = connection
@@ -125,7 +126,7 @@ class OutgoingFrames:
         """The next batch of a queue; None when there is nothing now, or it cannot be read."""
         self.looks += 1
         payload_max = self._connection.config.settings.payload_max
-        batch = each.next_batch(tailer, OUT_BYTES, payload_max)
+        batch = each.next_batch(tailer, self._batch_bytes, payload_max)
         many = len(self._outgoing)
         if batch is None and many >= MANY:
             rest_seconds = min(many / LOOKS_PER_SECOND, LOOK_SECONDS_MAX)
