@@ -148,9 +148,7 @@ class QueueElection:
 
     def refuses(self, candidate: int, now: float) -> bool:
         """True while this host gives that one no promise by election, or asks for none itself."""
-        if candidate == self.electors.own:
-            return self._hears(now) and candidate != self.leader
-        return self.hears_leader(now) and candidate != self.leader
+        return self._hears(now) and candidate != self.leader
 
     def may_read(self, now: float) -> bool:
         """True while this host leads, and no other one can have been elected."""
