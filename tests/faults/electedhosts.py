@@ -78,7 +78,7 @@ class ElectedHosts:
 
     folder: Path
     nursery: trio.Nursery
-    leader: int = 0
+    roles: dict[int, tuple[str, int]] = field(default_factory=dict)  # and epochs, by host
     acked: dict[int, tuple[int, str]] = field(default_factory=dict)  # by index: epoch and payload
     twice: list[int] = field(default_factory=list)  # indexes that were safe as two excerpts
     acked_by: int = 0  # the host that has said so last
@@ -137,8 +137,8 @@ class ElectedHosts:
             self.changed = trio.Event()
 
     def _heard(self, host_id: int, said: dict[str, Any]) -> None:
-        if said.get("role") == "leading":
-            self.leader = host_id
+        if "role" in said:
+            self.roles[host_id] = said["role"], said["epoch"]
         if "acked" in said:
             index = said["acked"]
             if index in self.acked:
@@ -163,12 +163,22 @@ class ElectedHosts:
         await self.until(lambda: self.acked_by not in (0, host_id))
         return trio.current_time() - began
 
+    async def follows(self, host_id: int) -> None:
+        """A host follows the one that leads now."""
+
+        def is_so() -> bool:
+            leads = [epoch for role, epoch in self.roles.values() if role == "leading"]
+            return bool(leads) and self.roles.get(host_id) == ("following", max(leads))
+
+        await self.until(is_so)
+
     def signal(self, host_id: int, number: int) -> None:
         self.processes[host_id].send_signal(number)
 
     async def kill(self, host_id: int) -> None:
         self.signal(host_id, signal.SIGKILL)
         await self.processes[host_id].wait()
+        self.roles.pop(host_id, None)
 
     def cut(self, host_id: int, *, out: bool, into: bool) -> None:
         """Nothing that a host says gets out any more, or nothing to it."""

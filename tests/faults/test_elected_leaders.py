@@ -20,6 +20,7 @@ async def killed(hosts: ElectedHosts, leader: int) -> float:
     await hosts.kill(leader)
     took = await hosts.next_after(leader)
     await hosts.start(leader)
+    await hosts.follows(leader)
     return took
 
 
