@@ -195,6 +195,10 @@ class BoardService:
                 finally:
                     self._stop_serving()
             await trio.sleep(LOOK_SECONDS)
+        if self._leading() is not None:  # another host may be able to serve
+            with suppress(Refused, ValueError, QueueError, OSError):
+                why = f"its board {self.name!r} has ended: {self.feed.fault}"
+                await self._host.step_down(self.settings.group, why)
 
     def _leading(self) -> Leading | None:
         """None while this host does not lead."""

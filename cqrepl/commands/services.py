@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,10 @@ from cqrepl.config.serviceplan import ServicePlan, plan_services
 from cqrepl.host import Host
 from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
+from cqrepl.queue import Cycle, Index, Queue, QueueError, cycle_of
 from cqrepl.replicator.followfeed import CannotJoin
 
+BEGINS_SECONDS: Final = 60.0  # from one question to the next
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -38,6 +40,7 @@ class Services:
         self.desk = TaskDesk(boards)
         self._snapshots = Snapshots(self._others, self._leader)
         self._host: Host | None = None
+        self._begins: dict[str, Cycle] = {}  # of groups that this host follows, where they lead
 
     @property
     def programs(self) -> list[Program]:
@@ -66,6 +69,7 @@ class Services:
                 yield
                 return
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._ask_begins)
                 nursery.start_soon(self._end_where_nothing_is_left, host)
                 yield
                 nursery.cancel_scope.cancel()
@@ -89,13 +93,27 @@ class Services:
     def _leader(self, group: str) -> int | None:
         return None if self._host is None else self._host.position(group).leader
 
+    async def _ask_begins(self) -> None:
+        """Learns what hosts that lead have deleted."""
+        while True:
+            await trio.sleep(BEGINS_SECONDS)
+            for group, path in self._paths.items():
+                if group in self._snapshots.groups and self._follows(group):
+                    begin = await self._snapshots.begin_of(group)
+                    with suppress(QueueError, OSError), Queue.open(path) as queue:
+                        shift = queue.layout.roll_cycle.shift
+                        self._begins[group] = cycle_of(Index(begin), shift)
+
+    def _follows(self, group: str) -> bool:
+        return self._host is not None and self._host.queue(group).committed_here() is None
+
     def _keeping(self, group: str) -> Keeping:
-        """A host that leads deletes what all members have; one that follows asks nothing of them,
-        and deletes nothing."""
+        """A host that leads deletes what all members have; one that follows, what the one that
+        leads has no more."""
         assert self._host is not None
-        if self._host.queue(group).committed_here() is not None:
+        if not self._follows(group):
             return Keeping(members=self._members(group))
-        return Keeping()
+        return Keeping(keep_from=self._begins.get(group))
 
     def _members(self, group: str) -> frozenset[int]:
         """The other hosts that have a copy."""

@@ -10,8 +10,12 @@ from typing import Final
 
 import trio
 
+from cqrepl.console import exitcodes
+from cqrepl.queue import Queue
+from cqrepl.queue.write.retention import Policy, remove
 from tests.support.commands import Command, Start, commands
 from tests.support.ports import reserved_port
+from tests.support.samples import fill
 
 PAGE: Final = """\
 cluster:
@@ -102,3 +106,20 @@ async def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
                 done = await hosts.tasks(*words, port=hosts.ports[0])
                 assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
                 assert said in done.stderr
+
+
+async def test_a_host_that_cannot_join_its_only_group_ends(tmp_path: Path) -> None:
+    """No checkpoint, no start of the queue, no other host: all three are named."""
+    log = tmp_path / "1" / "jobs-log"
+    log.parent.mkdir()
+    fill(log, "FAST_DAILY", {0: 3, 1: 2})
+    with Queue.open(log) as queue:
+        assert len(remove(queue.cycles, Policy())) == 1
+    with trio.fail_after(120):
+        async with commands() as start:
+            hosts = Hosts(tmp_path, start)
+            words = ("run", "-c", hosts.file, "--run-dir", tmp_path / "run", "--host-id", "1")
+            host = await start(*words)
+            assert await host.exit_code() == exitcodes.REFUSED
+            for each in ("no checkpoint of its own", "its copy begins at", "no host is connected"):
+                assert each in host.said

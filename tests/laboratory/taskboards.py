@@ -1,0 +1,145 @@
+"""A task board on the hosts of a run, what submits and works, and the checks of both."""
+
+import io
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+
+import trio
+
+from cqrepl.broker.client import TaskClient, TasksRefused
+from cqrepl.broker.fields import decode
+from cqrepl.broker.service import BoardService, BoardSettings
+from cqrepl.broker.taskboard import Status, TaskTable
+from cqrepl.broker.taskdesk import TaskDesk
+from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
+from cqrepl.host import Host
+from cqrepl.net.address import Address
+from cqrepl.queue import ExcerptBatch
+from cqrepl.surroundings import Surroundings
+from cqrepl.testing.experiment import Scene
+from cqrepl.testing.labhosts import QUEUE
+from cqrepl.testing.labroles import PORT
+from cqrepl.testing.site import Site
+from wire import WireError
+
+SETTINGS = BoardSettings(group=QUEUE, lease_seconds=6.0, attempts=1000, backoff_ms=100)
+SAVES = CheckpointSettings(interval_seconds=3.0, age_min_ms=None)
+
+
+class Records(BoardService):
+    """A board whose log the application of the laboratory writes to, too."""
+
+    def apply(self, batch: ExcerptBatch, committed: int) -> None:
+        for index, data in batch:
+            if is_record(data):
+                super().apply(ExcerptBatch.of(index, [data]), committed)
+
+
+class Desk(TaskDesk):
+    """The program of one start of a host."""
+
+    async def run(self, host: Host) -> None:
+        def saver(board: BoardService) -> Checkpointer:
+            return Checkpointer(QUEUE, host.queue(QUEUE).path, SAVES)
+
+        async with self.running(host, saver):
+            await trio.sleep_forever()
+
+
+def is_record(data: bytes | memoryview) -> bool:
+    with suppress(WireError):
+        return "now" in decode(data).values
+    return False
+
+
+def desk(host: int, machine: Surroundings) -> Desk:
+    return Desk([Records("jobs", SETTINGS)])
+
+
+async def submit_and_work(site: Site) -> None:
+    hosts = [Address(at, PORT) for number, at in sorted(site.addresses.items())]
+    client = TaskClient(hosts, "jobs")
+    async with client.running(), trio.open_nursery() as nursery:
+        nursery.start_soon(_submit, site, client)
+        nursery.start_soon(_work, site, client)
+
+
+async def _submit(site: Site, client: TaskClient) -> None:
+    nth = 0
+    while not site.quiet.is_set():
+        await trio.sleep(site.rng.expovariate(1.0))
+        key = f"{site.name} {nth}" if site.rng.random() < 0.8 else f"shared {nth}"
+        nth += 1
+        with site.history.call(site.name, "submit", key) as call, trio.move_on_after(20.0):
+            call.returned(await client.submit("mail", key.encode(), key))
+
+
+async def _work(site: Site, client: TaskClient) -> None:
+    work = await client.work(site.name.replace(" ", ""), ["mail"], slots=2)
+    async for task in work:
+        await trio.sleep(site.rng.expovariate(4.0))
+        name, attempt = task.number("task"), task.number("attempt")
+        with site.history.call(site.name, "finish", name, attempt) as call:
+            try:
+                await client.finish(task, task.data("payload"))
+                call.returned()
+            except TasksRefused:
+                call.failed()
+
+
+def boards(scene: Scene) -> Iterator[str]:
+    """What is said of the tasks that were acknowledged, and of what hosts hold of them."""
+    ids: dict[str, set[int]] = defaultdict(set)
+    finished: dict[int, set[tuple[str, int]]] = defaultdict(set)
+    for each in scene.history.operations:
+        if each.is_known and each.name == "submit":
+            ids[each.key].add(each.result)
+        elif each.is_known:
+            finished[each.key].add((each.who, each.value))
+    yield from (
+        f"key {key!r} is several tasks: {found}" for key, found in ids.items() if len(found) > 1
+    )
+    for task, by in finished.items():
+        if len(by) > 1:
+            yield f"task {task:#x} is finished by several: {by}"
+    tables = {host: replayed(scene, host) for host in scene.hosts}
+    for host, table in tables.items():
+        lost = [key for key, found in ids.items() if not found <= table.tasks.keys()]
+        if lost:
+            yield f"host {host} lacks acknowledged tasks: {lost}"
+        undone = [each for each in finished if table.tasks[each].status is not Status.DONE]
+        if undone:
+            yield f"host {host} has tasks that were finished as not done: {undone}"
+        yield from held(scene, host, table)
+
+
+def held(scene: Scene, host: int, table: TaskTable) -> Iterator[str]:
+    """What the service of a host has, against what its copy makes."""
+    for program in scene.hosts[host].programs:
+        if isinstance(program, Desk) and scene.hosts[host].process is not None:
+            own = program.boards["jobs"]
+            if own.fault is not None:
+                yield f"host {host}: its board has ended: {own.fault}"
+            elif state(own.board) != state(table):
+                yield f"host {host}: its board is not what its copy makes"
+
+
+def replayed(scene: Scene, host: int) -> TaskTable:
+    table = TaskTable()
+    for index, data in sorted(scene.content(host, QUEUE).items()):
+        if is_record(data):
+            table.apply(index, decode(data))
+    return table
+
+
+def state(table: TaskTable) -> bytes:
+    out = io.BytesIO()
+    table.snapshot(out)
+    return out.getvalue()
+
+
+programs = [desk]
+workload = submit_and_work
+checks = [boards]
+writes = True
