@@ -68,6 +68,8 @@ class LedWaits:
                     queue, newest = self._led.streamed_at(host), application.newest
                     if queue is None or newest is None:
                         continue
+                    if self._led.lost_power(host, since=newest.at):
+                        continue  # it may be gone, and its index a program's excerpt by now
                     # what it appended in an earlier epoch may be aside, and its index another's
                     if newest.epoch == queue.epochs.now.number:
                         others = sorted(self._led.copies.keys() - {host})

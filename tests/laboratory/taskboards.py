@@ -89,7 +89,7 @@ async def _work(site: Site, client: TaskClient) -> None:
 
 
 def boards(scene: Scene) -> Iterator[str]:
-    """What is said of the tasks that were acknowledged, and of what hosts hold of them."""
+    """The tasks that were acknowledged, against what hosts hold of them."""
     ids: dict[str, set[int]] = defaultdict(set)
     finished: dict[int, set[tuple[str, int]]] = defaultdict(set)
     for each in scene.history.operations:
@@ -115,7 +115,7 @@ def boards(scene: Scene) -> Iterator[str]:
 
 
 def held(scene: Scene, host: int, table: TaskTable) -> Iterator[str]:
-    """What the service of a host has, against what its copy makes."""
+    """The state of the service of a host, against what its copy makes."""
     for program in scene.hosts[host].programs:
         if isinstance(program, Desk) and scene.hosts[host].process is not None:
             own = program.boards["jobs"]
