@@ -20,6 +20,7 @@ from cqrepl import Host
 from cqrepl.demo import difference
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.queuestate.queues import until
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -99,16 +100,21 @@ def gated_audits(monkeypatch: pytest.MonkeyPatch) -> trio.Event:
     soon.
 
     An audit reads each stored excerpt once more, and only once. So a test must alter excerpts
-    before it sets the event.
+    before it sets the event. Nor do hosts note meanwhile what closed store files hold.
     """
-    gate = trio.Event()
+    gate, look_at = trio.Event(), DiskEnd.look
 
     async def until_open(seconds: float) -> None:
         await gate.wait()
         await trio.sleep(seconds)
 
+    async def look(end: DiskEnd, *given: Any, **more: Any) -> None:
+        await gate.wait()
+        await look_at(end, *given, **more)
+
     monkeypatch.setattr(syncer, "AUDIT_SECONDS", 0.1)
     monkeypatch.setattr(syncer, "until_tick", until_open)
+    monkeypatch.setattr(DiskEnd, "look", look)
     return gate
 
 
