@@ -326,6 +326,7 @@ async def test_it_is_no_difference_once_it_is_back(
         monkeypatch.setattr(lineagedesk, look.__name__, back_by_then)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
         await eventually(lambda: source.queues["q"].acknowledged == noon_index(ahead=2, sequence=6))
+        assert source.queues["q"].late.look() is None, "no stream has passed that file"
         assert not source.stops + sink.stops
     assert_same(tmp_path / "q", tmp_path / "copy")
 

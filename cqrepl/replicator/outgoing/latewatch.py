@@ -84,6 +84,26 @@ class LateWatch:
             self._seen_ns = _NEVER  # who reads it tells
         return None
 
+    def find_new(self) -> frozenset[Cycle]:
+        """The cycles with excerpts that came behind what streams have passed, for `note_compared`.
+        In any thread.
+
+        Raises:
+            QueueError, OSError: the queue cannot be read.
+        """
+        known = self._known
+        if not self._is_own or known is None:
+            return frozenset()
+        passed = self._passed()
+        new = [each for each in self._cycles.listing() if each < passed and each not in known]
+        return frozenset(cycle for cycle in new if count_in(self._cycles, cycle, 1))
+
+    def note_compared(self, new: frozenset[Cycle]) -> None:
+        """A copy holds the same as this queue, these cycles included, and no other stream is on:
+        none has passed them. As a store file that was away for a moment."""
+        if self._known is not None:
+            self._known |= new
+
     def begin(self) -> None:
         """A stream begins: what is there by now comes with it, or was compared. What was passed
         before is left to the next look."""

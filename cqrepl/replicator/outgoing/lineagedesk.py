@@ -100,7 +100,12 @@ class LineageDesk:
             check = partial(check_lineage, chains, index, lineage, each.shift, who)
             is_ahead = next_index > source.offer.next_index  # it has to wait until it may give back
             settle = _settle_nothing if is_ahead else self._settling(each)
-            await self._proved(each, await in_thread(partial(_settled, begin, check, settle)))
+            new, identity = await in_thread(
+                partial(_settled, each.queue.late.find_new, begin, check, settle)
+            )
+            if not each.queue.streams:
+                each.queue.late.note_compared(new)
+            await self._proved(each, identity)
         except BeginMissing as missing:
             await self._stop_below(each, missing.difference)
         except Diverged:
@@ -383,9 +388,19 @@ def _settle_nothing() -> None:
 
 
 def _settled(
-    begin: Callable[[], None], check: Callable[[], None], settle: Callable[[], Identity | None]
-) -> Identity | None:
-    """The way into a thread is gone once for all three."""
+    find_new: Callable[[], frozenset[Cycle]],
+    begin: Callable[[], None],
+    check: Callable[[], None],
+    settle: Callable[[], Identity | None],
+) -> tuple[frozenset[Cycle], Identity | None]:
+    """The new cycles, and the identity of both. The way into a thread is gone once for all.
+
+    Raises:
+        FilesChanged: a new cycle came while they were compared.
+    """
+    new = find_new()
     begin()
     check()
-    return settle()
+    if find_new() != new:
+        raise FilesChanged
+    return new, settle()
