@@ -11,6 +11,7 @@ from cqrepl._version import VERSION as __version__
 if TYPE_CHECKING:
     from cqrepl import aio, blocking
     from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
+    from cqrepl.cluster.promotion import Promotion
     from cqrepl.cluster.snapshots import GroupState, Snapshots
     from cqrepl.config.errors import ConfigError
     from cqrepl.config.hostplan import read_settings
@@ -170,6 +171,7 @@ __all__ = [
     "OtherQueue",
     "Pauser",
     "Program",
+    "Promotion",
     "ProtocolSettings",
     "Queue",
     "QueueCut",
@@ -284,6 +286,7 @@ _HOMES: Final = {
     "OtherQueue": "cqrepl.replicator.agreement.identities",
     "Pauser": "cqrepl.queue",
     "Program": "cqrepl.net.program",
+    "Promotion": "cqrepl.cluster.promotion",
     "ProtocolSettings": "cqrepl.protocol",
     "Queue": "cqrepl.queue",
     "QueueCut": "cqrepl.queue",

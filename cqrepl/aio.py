@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 import trio
 
+from cqrepl.cluster.promotion import Promotion
 from cqrepl.host import Host as TrioHost
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program, programs_of
@@ -264,6 +265,11 @@ class AsyncioHost:
     def position(self, name: str) -> QueuePosition:
         """The position of this host's copy of a queue; see `cqrepl.Host.position`."""
         return self._running().position(name)
+
+    async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
+        """Makes this host the leader of a queue; see `cqrepl.Host.promote`."""
+        promote = partial(self._running().promote, name, accept_loss=accept_loss)
+        return await self.call(promote)
 
     async def step_down(self, name: str, why: str) -> None:
         """Gives up the lead of a queue; see `cqrepl.Host.step_down`."""

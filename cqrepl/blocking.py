@@ -19,6 +19,7 @@ from typing import Final, Self
 
 import trio
 
+from cqrepl.cluster.promotion import Promotion
 from cqrepl.host import Host as TrioHost
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program, programs_of
@@ -140,6 +141,18 @@ class BlockingHost:
         host = self._running()
         self._call(look, None)
         return found[0]
+
+    def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
+        """Makes this host the leader of a queue; see `cqrepl.Host.promote`."""
+        _check_in_no_loop()
+        done: list[Promotion] = []
+
+        async def promote() -> None:
+            done.append(await host.promote(name, accept_loss=accept_loss))
+
+        host = self._running()
+        self._call(promote, None)
+        return done[0]
 
     def step_down(self, name: str, why: str) -> None:
         """Gives up the lead of a queue; see `cqrepl.Host.step_down`."""

@@ -22,6 +22,7 @@ from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.cluster.masterchange import MasterChanges
 from cqrepl.cluster.memberlists import NewMembers
 from cqrepl.cluster.promoter import Promoter
+from cqrepl.cluster.promotion import Promotion
 from cqrepl.net.directoryclaim import DirectoryClaim
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.errors import Refused
@@ -177,6 +178,21 @@ class Host:
         self._check_is_of_cluster()
         assert self._promoter is not None
         return self._promoter
+
+    async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
+        """Makes this host the leader of a queue; what has come of it. `leaders.plan` tells that
+        beforehand.
+
+        Args:
+            accept_loss: also where too few copies answer, for all that was safe, or to be the only
+                one.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it cannot be done, and why; or this host is none of a cluster.
+            QueueError, OSError: the copy cannot be written, or the promise not be kept.
+        """
+        return await self.leaders.promote(name, accept_loss=accept_loss)
 
     def _check_has_begun(self) -> None:
         if self._block is None:
@@ -364,8 +380,8 @@ class Host:
         epochs = {name: self._kept_epochs(path) for name, path in {**sources, **sinks}.items()}
         if settings.sink.masters and not settings.awaits_leader:
             sources, sinks = by_epochs(sources, sinks, epochs, settings.protocol.host_id)
-        names = {name: path for name, path in self._paths.items() if name not in removed}
-        place_queues(self.source, self.sink, settings, names, sources, sinks)
+        stay = {name: path for name, path in self._paths.items() if name not in removed}
+        place_queues(self.source, self.sink, settings, stay, sources, sinks)
         await self._claim.take([*self._paths.values(), *sources.values(), *sinks.values()])
         self._set(old := self.settings, settings)
         streamed: list[SourceQueue] = []
@@ -466,18 +482,14 @@ class Host:
             Refused: that cannot be, and why; the settings stay.
             QueueError, OSError: as a promotion; the settings stay.
         """
-        self._check_is_of_cluster()
+        leaders, old = self.leaders, self.settings
         self._check_name(name)
-        assert self._promoter is not None
-        old, everyone = self.settings, self.settings.protocol.remote_ids
-        everyone |= {old.protocol.host_id}
-        change = NewMembers(old.members.get(name, everyone), settings.members.get(name, everyone))
         self._set(old, settings)
         queue = self.source.queues.get(name)
         if queue is None or not queue.leads(old.protocol.host_id):
             return f"queue {name!r}: the host that leads it begins an epoch with other members"
         try:
-            await self._promoter.change_members(name, change)
+            await leaders.change_members(name, NewMembers.between(old, settings, name))
         except BaseException:
             self._set(settings, old)
             raise

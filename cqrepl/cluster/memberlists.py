@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from cqrepl.protocol.messages.fences import CopyPosition
 from cqrepl.queue.format.epochs import number_of
+from cqrepl.replicator.settings import HostSettings
 
 _NONE: Final = frozenset[int]()
 
@@ -28,6 +29,13 @@ class NewMembers(NamedTuple):
 
     was: frozenset[int]
     now: frozenset[int]
+
+    @classmethod
+    def between(cls, old: HostSettings, new: HostSettings, name: str) -> "NewMembers":
+        """Those of a queue by two versions of the settings of a host; all hosts where a version
+        names none."""
+        everyone = old.protocol.remote_ids | {old.protocol.host_id}
+        return cls(old.members.get(name, everyone), new.members.get(name, everyone))
 
     @property
     def came(self) -> frozenset[int]:
