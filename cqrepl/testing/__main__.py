@@ -172,8 +172,8 @@ def _one(plan: RunPlan, options: dict[str, Any]) -> int:
     outcome = run_experiment(plan, options["experiment"], waits=options["waits"])
     if outcome.broken is not None and not options["whole"]:
         click.echo(f"{plan}: {outcome.broken}")
-        click.echo("looking for a shorter run that fails so ...", err=True)
-        outcome = shortened(outcome)
+        click.echo("looking for a shorter run that fails so, until Ctrl-C ...", err=True)
+        outcome = shortened(outcome, shows=lambda best: click.echo(_line(best), err=True))
     for line in transcript(outcome) if options["story"] else told(outcome):
         click.echo(line)
     if options["capture"] is not None:
@@ -225,7 +225,6 @@ def _spread(seeds: range, options: dict[str, Any]) -> int:
         if options["results"] is not None:
             own += ["--results", str(options["results"])]
         running.append(subprocess.Popen(own))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return max(process.wait() for process in running)
     finally:
@@ -288,4 +287,6 @@ def _counts(injected: Counter[str]) -> str:
 
 
 if __name__ == "__main__":
+    # the disks of the run go with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     main()

@@ -7,8 +7,6 @@ outcome.digest      of all that happened: equal plans give equal ones
 
 import logging
 import random
-import shutil
-import tempfile
 import time
 import traceback
 from collections import Counter
@@ -38,6 +36,7 @@ from cqrepl.testing.operators import Operator
 from cqrepl.testing.order import ordered_by
 from cqrepl.testing.plan import Kind, RunPlan
 from cqrepl.testing.quietanswers import check_answers
+from cqrepl.testing.rundisks import folder_of_a_run
 from cqrepl.testing.safewaits import SafeWaits
 from cqrepl.testing.site import Work
 from cqrepl.testing.standstill import Standstill
@@ -49,7 +48,6 @@ WRITE_BACK_SECONDS: Final = 5.0
 LATE_SECONDS: Final = 15.0  # until a file that was lost at last is missed
 _LATE: Final = {Kind.FILE_GONE, Kind.FILE_OLD}
 _WITH_POWER_CUTS: Final = {Kind.POWER_CUT, Kind.POWER_CUT_AT_CALL, Kind.FAIL_OVER}
-_MEMORY: Final = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,21 +123,25 @@ def run_experiment(plan: RunPlan, experiment: Experiment, *, waits: bool = False
     """Runs a plan with the parts of a user; the arguments are those of `run`."""
     story = Story()
     started = time.perf_counter()
-    folder = Path(tempfile.mkdtemp(prefix="cqrepl-", dir=_MEMORY if _MEMORY.is_dir() else None))
     laboratory = _Laboratory(plan, story, experiment, waits=waits)
     broken = None
     try:
         # no path of this machine, which another run would not have, gets into what hosts say
-        with chdir(folder), ordered_by(f"order {plan.seed}"), _quiet_logs(story):
+        with (
+            folder_of_a_run() as folder,
+            chdir(folder),
+            ordered_by(f"order {plan.seed}"),
+            _quiet_logs(story),
+        ):
             trio.run(laboratory.run, clock=MockClock(autojump_threshold=0.0))
     except BaseException as error:
         if not isinstance(error, Exception):
+            if _is_interrupt(error):
+                raise KeyboardInterrupt from None
             raise
         # whatever a host ends with is a finding
         broken = _promise_of(error) or BrokenPromiseError("crash", _last_words(error))
         story.end(str(broken))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return Outcome(
         plan=plan,
         broken=None if broken is None else str(broken),
@@ -334,6 +336,13 @@ class _Laboratory:
         _check_waits,
         _check_led,
     )
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """True for Ctrl-C, and for a tree of errors in which that is."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_interrupt, error.exceptions))
+    return isinstance(error, KeyboardInterrupt)
 
 
 def _promise_of(error: BaseException) -> BrokenPromiseError | None:
