@@ -65,15 +65,20 @@ async def test_excerpts_and_rolls_after_a_rest(tmp_path: Path, days: int) -> Non
         await copied(original, copy)
 
 
-@pytest.mark.parametrize("days", [1, 3])
-async def test_an_end_mark_and_the_next_file_each_after_a_rest(tmp_path: Path, days: int) -> None:
+@pytest.mark.parametrize(
+    ("word", "days"), [(END_OF_FILE, 1), (END_OF_FILE, 3), (NOT_COMPLETE | 9, 0)]
+)
+async def test_what_a_writer_does_in_two_steps_with_a_rest_between(
+    tmp_path: Path, word: int, days: int
+) -> None:
+    """It ends a file and begins the next one, or takes long to write an excerpt."""
     original, copy = tmp_path / "original", tmp_path / "copy"
     fill(original, "FAST_DAILY", {0: 5})
     with Queue.open_for_append(original) as queue:
         async with joined(original, copy) as (source, _):
             await at_rest()
             before = word_watch().watchers
-            store_word(original, END_OF_FILE)
+            store_word(original, word)
             await at_rest_again(before)
             await acked(source, queue.append(b"x", now_ms=NOON_MS + days * DAY_MS))
         await copied(original, copy)
@@ -86,19 +91,6 @@ async def test_the_first_file_after_a_rest(tmp_path: Path) -> None:
             await at_rest()
             await acked(source, queue.append(b"first", now_ms=NOON_MS))
             await at_rest()
-        await copied(original, copy)
-
-
-async def test_an_excerpt_that_takes_long_to_be_written(tmp_path: Path) -> None:
-    original, copy = tmp_path / "original", tmp_path / "copy"
-    fill(original, "FAST_DAILY", {0: 5})
-    with Queue.open_for_append(original) as queue:
-        async with joined(original, copy) as (source, _):
-            await at_rest()
-            before = word_watch().watchers
-            store_word(original, NOT_COMPLETE | 9)
-            await at_rest_again(before)
-            await acked(source, queue.append(b"done", now_ms=NOON_MS))
         await copied(original, copy)
 
 

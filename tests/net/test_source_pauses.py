@@ -176,8 +176,12 @@ def source_outgoing(source: Source, name: str) -> list[Outgoing]:
     return [one for one in each if one.queue.name == name]
 
 
-async def test_a_sink_that_cannot_be_told_gets_nothing_for_a_while(tmp_path: Path) -> None:
-    """As Java's: its connection stays, and the stream goes on where it was."""
+@pytest.mark.parametrize("is_by_hand", [False, True])
+async def test_a_sink_that_cannot_be_told_gets_nothing_for_a_while(
+    tmp_path: Path, is_by_hand: bool
+) -> None:
+    """As Java's: its connection stays, and the stream goes on where it was, also once a pause by
+    hand is over."""
     written = fill(tmp_path / "q", "FAST_DAILY", CYCLES)
     bring_back = made_unreadable(noon_path(tmp_path / "q", ahead=1))
     async with live_source(tmp_path / "q") as source, plain_sink(source) as (stream, heard):
@@ -188,7 +192,11 @@ async def test_a_sink_that_cannot_be_told_gets_nothing_for_a_while(tmp_path: Pat
         (session,) = source.endpoint.sessions
         assert isinstance(session, SourceSession)
         await eventually(lambda: bool(session.troubles))
+        if is_by_hand:
+            await source.pause("q")
         bring_back()
+        if is_by_hand:
+            source.resume("q")
         await eventually(lambda: written[-1][1] in heard)
         assert all(heard.count(payload) == 1 for _, payload in written if len(payload) > 8)
         await stream.send_all(acknowledgement(written[-1][0], ns=0, cid=cid))
@@ -215,27 +223,6 @@ async def test_a_stream_that_could_not_begin_for_a_sink_that_cannot_be_told(
             await acked(source, written[-1][0])
             assert len(source.queues["q"].streams) == 1
             assert source.endpoint.sessions == [session]
-
-
-async def test_an_operator_pauses_what_pauses_for_a_sink_that_cannot_be_told(
-    tmp_path: Path,
-) -> None:
-    """Its connection stays, and the stream goes on where it was once both are over."""
-    written = fill(tmp_path / "q", "FAST_DAILY", CYCLES)
-    bring_back = made_unreadable(noon_path(tmp_path / "q", ahead=1))
-    async with live_source(tmp_path / "q") as source, plain_sink(source) as (stream, heard):
-        cid = await offered_cid(heard)
-        answer = register("/replication/q/2", cid, source_handler(0, name="q"))
-        await stream.send_all(answer + end_of_stream(cid))
-        (session,) = source.endpoint.sessions
-        assert isinstance(session, SourceSession)
-        await eventually(lambda: bool(session.troubles))
-        await source.pause("q")
-        bring_back()
-        source.resume("q")
-        await eventually(lambda: written[-1][1] in heard)
-        assert all(heard.count(payload) == 1 for _, payload in written if len(payload) > 8)
-        assert source.endpoint.sessions == [session]
 
 
 async def test_an_answer_that_comes_after_the_stop_begins_no_stream(tmp_path: Path) -> None:
