@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from cqrepl.config.clusterfile import ELECTION, ClusterConfig, QueueEntry, Setting, Settings, elects
 from cqrepl.config.valuekinds import Groups
-from cqrepl.replicator.electionsettings import ElectionKind, ElectionSettings, wrong_members
+from cqrepl.replicator.electionsettings import (
+    ElectionKind,
+    ElectionSettings,
+    ZooKeeperSettings,
+    wrong_members,
+)
 from cqrepl.replicator.settings import NO_HOST
 
 GROUPS: Final = "cluster.groups"
@@ -118,6 +124,8 @@ def election_settings(
     groups = process[GROUPS].value
     is_preferred = isinstance(groups, Groups) and groups.preferred
     lease, on_role = process["cluster.leaseTimeout"].value, process["cluster.onRole"].value
+    servers = process["cluster.zookeeper"].value
+    assert isinstance(servers, ZooKeeperSettings | None)
     assert isinstance(lease, float)
     assert isinstance(on_role, tuple)
     return ElectionSettings(
@@ -127,6 +135,7 @@ def election_settings(
         preferred={name: each.first for name, each in places.items()},
         gives_back=is_preferred,
         on_role=on_role,
+        zookeeper=servers,
     )
 
 
@@ -138,8 +147,13 @@ def _hindrances(
 ) -> Iterator[tuple[Setting, str]]:
     """The reasons why leaders cannot be elected, each with the setting that is wrong."""
     setting = process[ELECTION]
-    if kind is ElectionKind.ZOOKEEPER:
-        yield setting, "expected by-hand or majority, got zookeeper, which this version cannot do"
+    servers = process["cluster.zookeeper"]
+    if kind is ElectionKind.ZOOKEEPER and servers.value is None:
+        yield setting, "expected 'zookeeper: {hosts: [...]}' beside it, got none"
+    if kind is not ElectionKind.ZOOKEEPER and servers.value is not None:
+        yield servers, f"expected 'election: zookeeper' beside it, got {kind}"
+    if kind is ElectionKind.ZOOKEEPER and find_spec("kazoo") is None:
+        yield setting, "expected kazoo for zookeeper (pip install 'cqrepl[cluster]'), got none"
     for base in ("baseSourcePath", "baseSinkPath"):
         if config.context[base].value is not None:
             message = f"expected 'basePath' alone with an election, got {base!r}: any host may lead"

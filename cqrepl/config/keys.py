@@ -21,6 +21,7 @@ from cqrepl.config.valuekinds import (
     ROLL_CYCLE,
     ROUTES,
     TEXT,
+    ZOOKEEPER,
     ValueKind,
     choice,
     hosts_or,
@@ -284,7 +285,8 @@ CLUSTER: Final = _section(
         name="election",
         kind=choice(*(each.value for each in ElectionKind)),
         says="which host asks for promises when a leader is gone: by-hand: one that an operator "
-        "promotes; majority: one of the members that hear no leader. majority where 'cluster' is "
+        "promotes; majority: one of the members that hear no leader; zookeeper: the first of the "
+        "candidates there. majority where 'cluster' is "
         "there without it",
         default=ElectionKind.BY_HAND.value,
     ),
@@ -294,6 +296,11 @@ CLUSTER: Final = _section(
         says="a leader that was not heard for so long is replaced; one that no majority hears "
         "steps down. All hosts have the same",
         default=LEASE_SECONDS,
+    ),
+    Key(
+        name="zookeeper",
+        kind=ZOOKEEPER,
+        says="where candidates stand with election: zookeeper",
     ),
     Key(
         name="groups",

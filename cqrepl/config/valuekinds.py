@@ -12,6 +12,7 @@ from cqrepl.net.address import Address
 from cqrepl.protocol.ackpolicy import PRESETS, AckPolicy, From, OnTimeout, parse_policy
 from cqrepl.protocol.settings import HOST_IDS
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.electionsettings import ZooKeeperSettings
 
 HOST_ID_SIGN: Final = "$hostId"  # in a base path
 OTHERS: Final = "others"  # the hosts that a mapping does not name
@@ -20,6 +21,7 @@ _SAID: Final = 250
 _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|min|h)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 GROUPS_MAX: Final = 64
+SESSION_SECONDS_MIN: Final = 1.0
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -169,6 +171,35 @@ def _groups(text: str) -> Groups:
         members=members,
         roll_cycle=_roll_cycle(said["rollCycle"]) if "rollCycle" in said else None,
         preferred=_boolean(said.get("preferred", "true")),
+    )
+
+
+def _zookeeper(text: str) -> ZooKeeperSettings:
+    said: dict[str, str] = {}
+    for each in text.split(","):
+        name, equals, value = each.strip().partition("=")
+        if not equals or not value or name in said:
+            raise ValueError
+        said[name] = value
+    known = {"hosts", "path", "sessionTimeout", "user", "passwordFile"}
+    if unknown := said.keys() - known:
+        wanted = "expected hosts, path, sessionTimeout, user and passwordFile of 'zookeeper'"
+        raise Unfit(f"{wanted}, got {min(unknown)[:_SHOWN]!r}")
+    if "hosts" not in said:
+        raise Unfit("expected 'hosts' of 'zookeeper', got none")
+    if ("user" in said) != ("passwordFile" in said):
+        raise Unfit("expected 'user' and 'passwordFile' of 'zookeeper', got one of them")
+    path = said.get("path", "/cqrepl").rstrip("/")
+    if not path.startswith("/"):
+        raise Unfit(f"expected a 'path' of 'zookeeper' such as /cqrepl, got {path[:_SHOWN]!r}")
+    session = time(SESSION_SECONDS_MIN, 3600).parse(said.get("sessionTimeout", "40s"))
+    assert isinstance(session, float)
+    return ZooKeeperSettings(
+        hosts=tuple(str(Address.parse(each)) for each in said["hosts"].split("+")),
+        path=path,
+        session_seconds=session,
+        user=said.get("user", ""),
+        password_file=said.get("passwordFile"),
     )
 
 
@@ -404,6 +435,24 @@ GROUPS: Final = ValueKind(
             "preferred": {"type": "boolean"},
         },
         "required": ["count"],
+        "additionalProperties": False,
+    },
+    takes_list=True,
+    takes_mapping=True,
+)
+ZOOKEEPER: Final = ValueKind(
+    wanted="servers such as {hosts: [zk1:2181, zk2:2181], sessionTimeout: 40s}",
+    parse=_zookeeper,
+    schema={
+        "type": "object",
+        "properties": {
+            "hosts": {"type": ["string", "array"], "items": {"type": "string"}},
+            "path": {"type": "string"},
+            "sessionTimeout": {"type": "string"},
+            "user": {"type": "string"},
+            "passwordFile": {"type": "string"},
+        },
+        "required": ["hosts"],
         "additionalProperties": False,
     },
     takes_list=True,

@@ -19,6 +19,29 @@ class ElectionKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperSettings:
+    """The place in ZooKeeper where candidates stand.
+
+    Args:
+        hosts: `HOST:PORT` of its servers.
+        path: of the node below which everything is.
+        session_seconds: a candidate that it did not hear for so long is gone.
+        user: for a digest; empty for none.
+        password_file: with the password of that user.
+    """
+
+    hosts: tuple[str, ...]
+    path: str = "/cqrepl"
+    session_seconds: float = 40.0
+    user: str = ""
+    password_file: str | None = None
+
+    def __str__(self) -> str:
+        parts = [f"hosts={'+'.join(self.hosts)}", f"path={self.path}"]
+        return ", ".join([*parts, f"sessionTimeout={self.session_seconds:g}s"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionSettings:
     """The elections of a host.
 
@@ -30,6 +53,7 @@ class ElectionSettings:
             of any other, all hosts of the cluster.
         preferred: the member that leads a queue where several could, by its name.
         gives_back: that one gets the queue back when all is quiet.
+        zookeeper: where that is asked; with `zookeeper` alone.
         on_role: a command and its arguments, which is run with `QUEUE ROLE EPOCH` behind them
             whenever this host has another role; none.
 
@@ -42,11 +66,16 @@ class ElectionSettings:
     members: Mapping[str, frozenset[int]] = field(default_factory=dict)
     preferred: Mapping[str, int] = field(default_factory=dict)
     gives_back: bool = False
+    zookeeper: ZooKeeperSettings | None = None
     on_role: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind is ElectionKind.BY_HAND:
             raise ValueError("no settings of elections expected where an operator promotes hosts")
+        if (self.kind is ElectionKind.ZOOKEEPER) != (self.zookeeper is not None):
+            raise ValueError(
+                f"expected servers of ZooKeeper with 'zookeeper' alone, got {self.kind}"
+            )
         if self.lease_seconds < LEASE_SECONDS_MIN:
             raise ValueError(
                 f"expected a lease of at least {LEASE_SECONDS_MIN:g} s, got {self.lease_seconds:g}"

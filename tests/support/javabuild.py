@@ -52,6 +52,11 @@ def queue_jar() -> Path:
     return _build(JAVA / "queue") / "queue-interop.jar"
 
 
+def zookeeper_classpath() -> str:
+    """The class path of tools/java/zookeeper, fetched likewise: a server of ZooKeeper."""
+    return f"{_build(JAVA / 'zookeeper') / 'lib'}/*"
+
+
 def peer_classpath() -> str:
     """The class path of tools/java/network, built likewise; run it with the flags in JAVA_FLAGS."""
     target = _build(JAVA / "network")

@@ -7,9 +7,9 @@ written: a lease can only count too short.
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from typing import Final, Protocol
 
 import trio
 
@@ -39,7 +39,7 @@ from cqrepl.protocol import LocalProtocolError
 from cqrepl.protocol.messages.fences import CopyPosition, FenceBy, FenceRequest, FenceVerb
 from cqrepl.protocol.subhandler import HandlerKind, LinkView
 from cqrepl.queue import QueueError
-from cqrepl.queue.format.epochs import number_of
+from cqrepl.queue.format.epochs import History, number_of
 from cqrepl.replicator.electionsettings import ElectionKind, ElectionSettings
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
@@ -57,6 +57,21 @@ _logger: Final = logging.getLogger(__name__)
 
 
 HandOver = Callable[[str, int], Awaitable[None]]
+
+
+class Candidates(Protocol):
+    """The candidacies of this host at another service, which says who asks for promises."""
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def running(self) -> AbstractAsyncContextManager[None]: ...
+
+    def stand(self, names: Iterable[str]) -> None: ...
+
+    def is_first(self, name: str) -> bool: ...
+
+    async def note(self, name: str, history: History) -> None: ...
 
 
 class ElectionDesk:
@@ -79,6 +94,7 @@ class ElectionDesk:
         hand_over: HandOver,
         settings: ElectionSettings,
     ) -> None:
+        self._candidates: Candidates | None = None
         self._host = host
         self._desk = desk
         self._promoter = promoter
@@ -100,6 +116,10 @@ class ElectionDesk:
         self._nursery: trio.Nursery
         self._has_news = trio.Event()
         self._heard = trio.Event()  # some member has answered
+        if settings.zookeeper is not None:  # an optional package
+            from cqrepl.cluster.election.zookeepercandidates import ZooKeeperCandidates
+
+            self._candidates = ZooKeeperCandidates(settings.zookeeper, self._own, self._wake)
         desk.elections = self
 
     @property
@@ -210,7 +230,11 @@ class ElectionDesk:
             self._nursery = nursery
             self._look()
             nursery.start_soon(self._work)
-            async with nullcontext() if self.commands is None else self.commands.running():
+            async with AsyncExitStack() as stack:
+                if self.commands is not None:
+                    await stack.enter_async_context(self.commands.running())
+                if self._candidates is not None:
+                    await stack.enter_async_context(self._candidates.running())
                 yield
             nursery.cancel_scope.cancel()
 
@@ -281,6 +305,25 @@ class ElectionDesk:
         for name, each in self.queues.items():
             if name not in self._busy:
                 self._look_at(name, each, now)
+        self._look_at_candidates()
+
+    def _look_at_candidates(self) -> None:
+        """Stands for the queues whose copies here are in order; and leads none any longer than the
+        session lasts."""
+        if self._candidates is None:
+            return
+        fit = []
+        for name, each in self.queues.items():
+            with suppress(*_FAILED):
+                own = self._desk.own_position(name)
+                if each.lease is not None or not (own.held or own.trouble):
+                    fit.append(name)
+            each.is_chosen = self._candidates.is_first(name)
+            if each.lease is not None and self._candidates.is_over and name not in self._busy:
+                self._busy.add(name)
+                why = "its session with ZooKeeper is over"
+                self._nursery.start_soon(self.step_down, name, why)
+        self._candidates.stand(fit)
 
     def _look_at(self, name: str, election: QueueElection, now: float) -> None:
         streamed = self._host.source.queues.get(name)
@@ -392,7 +435,8 @@ class ElectionDesk:
             async with trio.open_nursery() as nursery:
                 for host_id in sorted(asked):
                     nursery.start_soon(ask, host_id)
-                while len(found) < electors.majority:
+                wanted = electors.majority if electors.elects else len(asked) + 1
+                while len(found) < wanted:
                     await news.wait()
                     news = trio.Event()
                 if len(found) > len(asked):
@@ -412,6 +456,9 @@ class ElectionDesk:
         else:
             if name in self.queues:
                 self._begins(name, plan.epoch, is_elected=True)
+                queue = self._queue(name)
+                if self._candidates is not None and queue is not None:
+                    await self._candidates.note(name, queue.epochs.now.history)
         finally:
             self._busy.discard(name)
 

@@ -69,7 +69,8 @@ class Electors:
         members: ids of all, this one included.
         lease_seconds: for so long a leader that was heard counts as there.
         preferred: the member that leads where several could; 0: none.
-        elects: false where another service says who asks for promises.
+        elects: false where another service says which member asks for promises: that one does not
+            wait, and a leader goes on without a majority.
     """
 
     own: int
@@ -101,6 +102,7 @@ class QueueElection:
         leader: the host that was heard last, or has the latest promise; 0: none.
         epoch: its epoch.
         lease: of this host while it leads; None while it does not.
+        is_chosen: another service has chosen this member to ask.
         last_refusal: the reason why the last fence, or wait for one, came to nothing.
     """
 
@@ -113,6 +115,7 @@ class QueueElection:
         self.epoch = 0
         self.lease: Lease | None = None
         self.last_refusal = ""
+        self.is_chosen = False
         self._chance = chance
         self._heard_until = now + electors.lease_seconds
         if len(electors.members) == 1:  # it has no leader to wait for
@@ -131,7 +134,7 @@ class QueueElection:
             case _S.FOLLOWING:
                 return self._heard_until
             case _S.MISSING | _S.WAITING:
-                return self._due if self._sees_majority else math.inf
+                return self._due if self._may_ask else math.inf
             case _S.LEADING:
                 assert self.lease is not None
                 return self.lease.ends
@@ -207,7 +210,8 @@ class QueueElection:
         if self.state is not _S.ASKING:  # it has heard a leader meanwhile
             return
         deaf = {host for host, each in sights.items() if not each.hears}
-        if len(deaf & self.electors.members) < self.electors.majority:
+        wanted = self.electors.majority if self.electors.elects else len(sights)
+        if len(deaf & self.electors.members) < wanted:
             hearing = sorted(sights.keys() - deaf)
             told = f", {_hosts(hearing)} hears a leader" if hearing else ""
             self._put_off(f"{len(deaf)} of {len(self.electors.members)} hear none{told}", now)
@@ -219,7 +223,7 @@ class QueueElection:
         """The random time before a fence. The longest copies wait in turn, the preferred one first,
         so that each mostly has its time for itself; shorter ones come behind them."""
         own, lease = self.electors.own, self.electors.lease_seconds
-        if len(self.electors.members) == 1:
+        if len(self.electors.members) == 1 or not self.electors.elects:
             return 0.0
         longest = max(each.place for each in sights.values())
         firsts = [host for host, each in sights.items() if each.place == longest]
@@ -292,13 +296,11 @@ class QueueElection:
         if self.state is _S.FOLLOWING and now >= self._heard_until:
             self._move(_M.MISS)
             self._due = now
-        if not self.electors.elects:
-            return None
-        if self.state is _S.MISSING and now >= self._due and self._sees_majority:
+        if self.state is _S.MISSING and now >= self._due and self._may_ask:
             self._move(_M.ASK)
             return Wish.ASK_WHERE
         if self.state is _S.WAITING and now >= self._due:
-            if self._sees_majority:
+            if self._may_ask:
                 self._move(_M.FENCE)
                 return Wish.FENCE
             self._put_off(f"only {_hosts(sorted(self._seen))} of the members are there", now)
@@ -316,7 +318,9 @@ class QueueElection:
         return None
 
     @property
-    def _sees_majority(self) -> bool:
+    def _may_ask(self) -> bool:
+        if not self.electors.elects:
+            return self.is_chosen
         return len(self._seen) >= self.electors.majority
 
     def _put_off(self, why: str, now: float) -> None:

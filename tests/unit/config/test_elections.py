@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from cqrepl.config import electionplan
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
-from cqrepl.replicator.electionsettings import ElectionKind, ElectionSettings
+from cqrepl.replicator.electionsettings import ElectionKind, ElectionSettings, ZooKeeperSettings
 
 HOSTS = "".join(
     f'  host{each}: {{hostId: {each}, connectUri: "127.0.0.1:900{each}"}}\n'
@@ -68,9 +69,32 @@ def test_groups_are_queues_that_members_lead_in_turn() -> None:
     assert not off.gives_back
 
 
+def test_candidates_may_stand_in_zookeeper_also_where_there_are_two() -> None:
+    pytest.importorskip("kazoo")
+    servers = "{hosts: [zk1:2181, zk2:2181], path: /queues/, sessionTimeout: 4s}"
+    plan = planned(f"{{election: zookeeper, zookeeper: {servers}}}", hosts=2)
+    election = plan.settings.election
+    assert election is not None
+    assert election.zookeeper == ZooKeeperSettings(
+        hosts=("zk1:2181", "zk2:2181"), path="/queues", session_seconds=4.0
+    )
+
+
+def test_kazoo_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(electionplan, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"expected kazoo for zookeeper \(pip install"):
+        planned("{election: zookeeper, zookeeper: {hosts: zk:2181}}")
+
+
 @pytest.mark.parametrize(
     ("cluster", "given", "message"),
     [
+        ("{election: zookeeper}", {}, "expected 'zookeeper: {hosts: [...]}' beside it, got none"),
+        ("{zookeeper: {hosts: a:1}}", {}, "expected 'election: zookeeper' beside it, got majority"),
+        ("{zookeeper: {path: /x}}", {}, "expected 'hosts' of 'zookeeper', got none"),
+        ("{zookeeper: {hosts: a:1, user: me}}", {}, "expected 'user' and 'passwordFile'"),
+        ("{zookeeper: {hosts: a:1, path: x}}", {}, "expected a 'path' of 'zookeeper' such as"),
+        ("{zookeeper: {hosts: a:1, port: 2}}", {}, "expected hosts, path, sessionTimeout, user"),
         ("{}", {"hosts": 2}, "c.yaml:8:3: 'election': all hosts of the cluster: expected one"),
         (
             "{groups: {count: 1, members: [1, 2]}}",
