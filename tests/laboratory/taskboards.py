@@ -16,6 +16,7 @@ from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
 from cqrepl.host import Host
 from cqrepl.net.address import Address
 from cqrepl.queue import ExcerptBatch
+from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.surroundings import Surroundings
 from cqrepl.testing.experiment import Scene
 from cqrepl.testing.labhosts import QUEUE
@@ -24,6 +25,7 @@ from cqrepl.testing.site import Site
 from wire import WireError
 
 SETTINGS = BoardSettings(group=QUEUE, lease_seconds=6.0, attempts=1000, backoff_ms=100)
+FIRST_BOOT = b"1 "
 SAVES = CheckpointSettings(interval_seconds=3.0, age_min_ms=None)
 
 
@@ -37,12 +39,23 @@ class Records(BoardService):
 
 
 class Desk(TaskDesk):
-    """The program of one start of a host."""
+    """The program of one start of a host. After a power cut the first append to a queue waits for
+    a source to compare it; here nothing else runs meanwhile, so the board waits before.
+
+    Args:
+        waits: there was a power cut.
+    """
+
+    def __init__(self, boards: list[BoardService], *, waits: bool) -> None:
+        super().__init__(boards)
+        self._waits = waits
 
     async def run(self, host: Host) -> None:
         def saver(board: BoardService) -> Checkpointer:
             return Checkpointer(QUEUE, host.queue(QUEUE).path, SAVES)
 
+        if self._waits:
+            await trio.sleep(WAIT_FOR_SECONDS)
         async with self.running(host, saver):
             await trio.sleep_forever()
 
@@ -54,7 +67,7 @@ def is_record(data: bytes | memoryview) -> bool:
 
 
 def desk(host: int, machine: Surroundings) -> Desk:
-    return Desk([Records("jobs", SETTINGS)])
+    return Desk([Records("jobs", SETTINGS)], waits=not machine.boot_id().startswith(FIRST_BOOT))
 
 
 async def submit_and_work(site: Site) -> None:
@@ -119,6 +132,8 @@ def held(scene: Scene, host: int, table: TaskTable) -> Iterator[str]:
     for program in scene.hosts[host].programs:
         if isinstance(program, Desk) and scene.hosts[host].process is not None:
             own = program.boards["jobs"]
+            if not hasattr(own, "feed"):
+                continue  # it waits still
             if own.fault is not None:
                 yield f"host {host}: its board has ended: {own.fault}"
             elif state(own.board) != state(table):
