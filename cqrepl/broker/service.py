@@ -40,6 +40,7 @@ from cqrepl.replicator.rolelog import Role
 from cqrepl.surroundings import surroundings
 
 LOOK_SECONDS: Final = 0.25
+REST_SECONDS: Final = 1.0  # to the next look for tasks, where nothing comes
 BATCH_RECORDS: Final = 512
 BATCH_BYTES: Final = 4 << 20
 ROWS_MAX: Final = 1000  # of one answer
@@ -203,8 +204,10 @@ class BoardService:
     def _leading(self) -> Leading | None:
         """None while this host does not lead."""
         with suppress(Refused, ValueError, QueueError, OSError):
-            if self._host.position(self.settings.group).role is Role.LEADING:
-                leading = self._host.queue(self.settings.group).leading
+            queue = self._host.queue(self.settings.group)
+            is_streamed = queue.is_streamed  # which costs less than all that is looked at then
+            if is_streamed and self._host.position(queue.name).role is Role.LEADING:
+                leading = queue.leading
                 return None if leading.has_stepped_down else leading
         return None
 
@@ -379,7 +382,11 @@ class BoardService:
                         self._write(
                             TaskWords("assign", {"task": task.task, "worker": worker}), half
                         )
-            with trio.move_on_after(LOOK_SECONDS):
+            with self._guard:
+                now = self._now()
+                due = self.board.next_due(now)
+            pause = REST_SECONDS if due is None else min(REST_SECONDS, (due - now) / 1000)
+            with trio.move_on_after(pause):
                 await self.feed.moved()
 
     def _next_for(self, name: str) -> list[Task]:

@@ -8,7 +8,7 @@ from tests.laboratory import taskboards
 from tests.support.schedules import seeds
 
 
-def board_run(seed: int, seconds: float = 60.0) -> Outcome:
+def board_run(seed: int, seconds: float = 40.0) -> Outcome:
     plan = RunPlan.of(seed, seconds, hosts=3, changing=True, groups=1)
     return run(
         plan,
