@@ -22,6 +22,12 @@ from cqrepl.cli.options import QUEUE_DIR, OneOfEach, cluster_options, log_option
 )
 @cluster_options
 @run_dir_option
+@click.option(
+    "--join",
+    type=click.Choice(["auto", "replay", "snapshot"]),
+    help="How the services of this host come to their state: by a replay of the queue from its "
+    "start, or by a snapshot of another host; that of the file if not given.",
+)
 @log_options
 def run(path: Path, **options: object) -> None:
     """Run one host of a cluster: stream the queues that it is the master of, take in all others.

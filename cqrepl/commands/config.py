@@ -10,7 +10,7 @@ from cqrepl.config.clusterfile import ClusterConfig, Setting, load_cluster
 from cqrepl.config.electionplan import with_groups
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.hostplan import AddressBook, HostPlan, check_places, in_effect, plan_host
-from cqrepl.config.keys import PROCESS
+from cqrepl.config.keys import process_keys
 from cqrepl.config.yamltree import shown
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
@@ -23,7 +23,11 @@ Options = Mapping[str, object]  # as `cli.options.cluster_options` has them
 def process_settings(config: ClusterConfig, options: Options) -> dict[str, Setting]:
     """The settings of this process: of the file, of its variables, of its flags."""
     flags = {}
-    for name, flag in (("listen", "--listen"), ("runDir", "--run-dir")):
+    for name, flag in (
+        ("listen", "--listen"),
+        ("runDir", "--run-dir"),
+        ("cluster.join", "--join"),
+    ):
         given = options.get(flag.removeprefix("--").replace("-", "_"))
         if given is not None:
             flags[name] = _flag(name, flag, str(given))
@@ -48,7 +52,7 @@ def plan(path: Path, options: Options) -> HostPlan:
 
 
 def _flag(name: str, flag: str, text: str) -> Setting:
-    key = PROCESS.keys[name]
+    key = process_keys()[name]
     try:
         return Setting(key=key, value=key.kind.parse(text), origin=flag)
     except ValueError:

@@ -18,7 +18,8 @@ from cqrepl.net.address import Address
 from cqrepl.queue import ExcerptBatch
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.surroundings import Surroundings
-from cqrepl.testing.experiment import Scene
+from cqrepl.testing.experiment import Scene, linearizable
+from cqrepl.testing.history import Operation
 from cqrepl.testing.labhosts import QUEUE
 from cqrepl.testing.labroles import PORT
 from cqrepl.testing.site import Site
@@ -26,6 +27,7 @@ from wire import WireError
 
 SETTINGS = BoardSettings(group=QUEUE, lease_seconds=6.0, attempts=1000, backoff_ms=100)
 FIRST_BOOT = b"1 "
+UNKNOWN = "a task that was not told"
 SAVES = CheckpointSettings(interval_seconds=3.0, age_min_ms=None)
 
 
@@ -58,6 +60,21 @@ class Desk(TaskDesk):
             await trio.sleep(WAIT_FOR_SECONDS)
         async with self.running(host, saver):
             await trio.sleep_forever()
+
+
+class KeyedTask:
+    """A key of a board: every submit gives the same task. A task: one attempt finishes it."""
+
+    def start(self) -> object:
+        return None
+
+    def step(self, state: object, operation: Operation) -> Iterator[object]:
+        said = operation.result if operation.name == "submit" else operation.value
+        if not operation.is_known:
+            yield state
+            said = UNKNOWN if operation.name == "submit" and state is None else said
+        if state in (None, UNKNOWN, said):
+            yield said
 
 
 def is_record(data: bytes | memoryview) -> bool:
@@ -156,5 +173,5 @@ def state(table: TaskTable) -> bytes:
 
 programs = [desk]
 workload = submit_and_work
-checks = [boards]
+checks = [boards, linearizable(KeyedTask())]
 writes = True
