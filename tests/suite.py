@@ -53,6 +53,7 @@ SLOW: Final = (
     "tests/net/test_back_copy_fence.py",
     "tests/net/test_disk_full.py",
     "tests/net/test_dump_proxy.py",
+    "tests/net/test_elections.py",
     "tests/net/test_epochs.py",
     "tests/net/test_hand.py",
     "tests/net/test_kept_lanes.py",
