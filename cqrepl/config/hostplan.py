@@ -216,7 +216,15 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         settings = _host_settings(config, host_id, process, book, routes)
         sink = settings.sink
         masters = {each.name: sink.masters[each.name] for each in queues}
-        settings = replace(settings, sink=replace(sink, masters=masters))
+        exclusive = frozenset(
+            each.name for each in queues if each.is_group or options[each.name].exclusive
+        )
+        locked = frozenset(each.name for each in queues if options[each.name].start_lock)
+        settings = replace(
+            settings,
+            source=replace(settings.source, exclusive=exclusive),
+            sink=replace(sink, masters=masters, start_locked=locked),
+        )
     except ValueError as error:
         raise ConfigError(config.path, None, str(error)) from None
     return HostPlan(
@@ -227,8 +235,6 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
             sinks=sinks,
             election=election,
             members={each.name: members[each.name] for each in queues if each.name in members},
-            exclusive=frozenset(each.name for each in queues if options[each.name].exclusive),
-            start_locked=frozenset(each.name for each in queues if options[each.name].start_lock),
         ),
         sources=sources,
         sinks=sinks,

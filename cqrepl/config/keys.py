@@ -364,8 +364,8 @@ PROCESS: Final = _section(
         name="queues",
         kind=QUEUE_OPTIONS,
         says="of queues, whose names may be patterns: members, the hosts that have a copy, all if "
-        "not given; exclusive, the host that leads lets its own program alone append; startLock, "
-        "no writer gets in before this host leads",
+        "not given; exclusive, the process of the host that leads alone appends; startLock, under "
+        "an election, no writer gets in before this host leads",
         default={},
         is_live=True,
     ),

@@ -234,6 +234,7 @@ def _of_queue(old: HostPlan, new: HostPlan, name: str) -> Iterator[tuple[str, Ne
     for key, values in (
         ("acknowledge", [each.settings.source.asks_ack(name) for each in (old, new)]),
         ("sourceId", [each.settings.source.source_ids.get(name) for each in (old, new)]),
+        ("exclusive", [name in each.settings.source.exclusive for each in (old, new)]),
     ):
         if name in old.sources and values[0] != values[1]:
             yield f"queues.{name}: {key}", NewValue(old=_text(values[0]), new=_text(values[1]))
@@ -276,6 +277,7 @@ def _merged_source(old: SourceSettings, new: SourceSettings, kept: Set[str]) -> 
         returns=new.returns,
         all_tailers=new.all_tailers,
         unacknowledged=(old.unacknowledged & kept) | (new.unacknowledged - kept),
+        exclusive=(old.exclusive & kept) | (new.exclusive - kept),
         source_ids=_merged_values(old.source_ids, new.source_ids, kept),
         made_with=_merged_values(old.made_with, new.made_with, kept),
     )
@@ -287,6 +289,7 @@ def _merged_sink(old: SinkSettings, new: SinkSettings, kept: Set[str]) -> SinkSe
         any_cycle=new.any_cycle,
         puts_aside=new.puts_aside,
         routes=new.routes,
+        start_locked=new.start_locked,
         roll_cycles=_merged_values(old.roll_cycles, new.roll_cycles, kept),
     )
 

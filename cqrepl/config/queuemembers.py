@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from cqrepl.config.clusterfile import ClusterConfig, Setting, Settings, nearest
+from cqrepl.config.clusterfile import ClusterConfig, Setting, Settings, elects, nearest
 from cqrepl.config.queueoptions import QueueOptions, is_pattern, options_of
 from cqrepl.config.yamltree import shown
 from cqrepl.replicator.settings import NO_HOST
@@ -32,6 +32,9 @@ def options_by_queue(config: ClusterConfig, process: Settings) -> dict[str, Queu
             ids = ", ".join(map(str, sorted(config.hosts)))
             message = f"ids of hosts ({ids}) expected as members, {unknown[0]} came"
             raise setting.wrong(config.path, message, name, "members")
+        if options.start_lock and not elects(process):
+            message = f"queue {name!r}: an election expected with 'startLock', none came"
+            raise setting.wrong(config.path, message, name, "startLock")
     found = {name: options_of(name, setting.value) for name in config.queues}
     for name, options in found.items():
         _check_master(config, setting, name, options.members)

@@ -99,7 +99,7 @@ class Direction:
         if not await self.until_so(lambda: self._is_connected(master_id)):
             raise Refused(f"queue {name!r} stays here: host {master_id} is away")
         with ExitStack() as stack:
-            fence = await in_thread(partial(AppendFence, queue.path))
+            fence = await in_thread(partial(AppendFence, queue.path, queue.hold))
             stack.callback(fence.lift)
             if not await self.until_so(partial(self._source.has_all, name, master_id)):
                 has = "has not all of it" if self._is_connected(master_id) else "is away"
@@ -154,7 +154,7 @@ class Direction:
         """
         with ExitStack() as stack:
             if fence is None:
-                fence = await in_thread(partial(AppendFence, queue.path))
+                fence = await in_thread(partial(AppendFence, queue.path, queue.hold))
                 stack.callback(fence.lift)
             with trio.CancelScope(shield=True):
                 await in_thread(partial(queue.epochs.promise, epoch, leader, members))
@@ -186,7 +186,7 @@ class Direction:
 
         # appends go on until they are near
         await self.until_so(lambda: all(self._is_connected(each) for each in hosts))
-        fence = await in_thread(partial(AppendFence, queue.path))
+        fence = await in_thread(partial(AppendFence, queue.path, queue.hold))
         try:
             if not await self.until_so(
                 lambda: hosts <= having() and len(having() & others) >= count

@@ -42,6 +42,8 @@ class SourceSettings:
         takers: ids of the hosts that take a queue from here by the file of the cluster, by name.
         led_takers: the same of those that do while this host leads the queue, which a promotion may
             have made it do.
+        exclusive: names of queues that other processes do not append to while this host streams
+            them.
     """
 
     acknowledge: bool = True
@@ -51,6 +53,7 @@ class SourceSettings:
     made_with: Mapping[str, str] = field(default_factory=dict)
     takers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     led_takers: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    exclusive: frozenset[str] = frozenset()
     ack_log: Path | None = None
     returns: ReturnSettings = field(default_factory=ReturnSettings)
     wait_for_seconds: float = WAIT_FOR_SECONDS
@@ -95,6 +98,8 @@ class SinkSettings:
         puts_aside: where a copy differs from its source's queue, what it has from there on goes to
             quarantine, and comes again; else the queue stops.
         roll_cycles: the same as `roll_cycle` of single queues, by name.
+        start_locked: names of queues that are locked for writers from the start, whatever is known
+            of their leaders.
         masters: ids of the only hosts that queues are taken from, by name; else any host's. 0:
             from none before it leads in an epoch.
         routes: of each queue that a host of the cluster takes from another one than its master, by
@@ -110,6 +115,7 @@ class SinkSettings:
     roll_cycles: Mapping[str, str] = field(default_factory=dict)
     masters: Mapping[str, int] = field(default_factory=dict)
     routes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    start_locked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +134,6 @@ class HostSettings:
             on the same directories. None: there is none.
         members: ids of the hosts that have a copy of a queue, by its name; of any other queue all
             hosts of the cluster. Where copies have promised an epoch, its members go before these.
-        exclusive: names of queues that only programs of this host append to while it leads them.
-        start_locked: names of queues that nothing is appended to before this host leads them.
         awaits_leader: an election says which host leads. All queues are taken in when the host
             starts, whatever it has promised, and the masters that are named count for nothing. This
             host leads a queue once it is promoted, in a new epoch.
@@ -149,8 +153,6 @@ class HostSettings:
     run_dir: Path | str | None = None
     awaits_leader: bool = False
     members: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    exclusive: frozenset[str] = frozenset()
-    start_locked: frozenset[str] = frozenset()
     election: ElectionSettings | None = None
 
     @classmethod

@@ -427,6 +427,7 @@ class SinkOpener:
             epochs=epochs,
             fence=fence,
             is_late=is_late,
+            is_start_locked=name in settings.start_locked,
         )
         queue.master_id = settings.masters.get(name)
         if queue.epochs.are_known:

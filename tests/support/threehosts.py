@@ -29,6 +29,7 @@ class ThreeHosts:
         more: lines of the file below `cqrepl`.
         others: names of more queues with the same master.
         awaits_leader: no host leads before it is promoted.
+        start_locked: names of queues that writers are kept out of from the start.
     """
 
     folder: Path
@@ -37,6 +38,7 @@ class ThreeHosts:
     others: tuple[str, ...] = ()
     master: int = 1
     awaits_leader: bool = False
+    start_locked: frozenset[str] = frozenset()
     hosts: dict[int, Host] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,7 +62,8 @@ class ThreeHosts:
     def plan(self, host_id: int) -> HostPlan:
         config = read_cluster(self.text().encode(), "cluster.yaml")
         plan = plan_host(config, host_id, in_effect(config, {}, {}))
-        settings = replace(plan.settings, awaits_leader=self.awaits_leader)
+        sink = replace(plan.settings.sink, start_locked=self.start_locked)
+        settings = replace(plan.settings, awaits_leader=self.awaits_leader, sink=sink)
         return replace(plan, settings=settings)
 
     async def start(self, *host_ids: int) -> None:

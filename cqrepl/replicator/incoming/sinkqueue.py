@@ -66,6 +66,7 @@ class SinkQueue:
         epochs: of the queue, where they are known already.
         fence: that keeps writers out of it until it is open.
         is_late: it is not opened yet, but as at a start when it is offered.
+        is_start_locked: writers are kept out of it from the start.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class SinkQueue:
         epochs: KeptEpochs | None = None,
         fence: AppendFence | None = None,
         is_late: bool = False,
+        is_start_locked: bool = False,
     ) -> None:
         self.name = name
         self.path = path
@@ -114,6 +116,7 @@ class SinkQueue:
         self._touch_ahead_bytes = touch_ahead_bytes
         self.syncer = syncer
         self._overlap: Overlap | None = None  # while what is here comes again
+        self._is_start_locked = is_start_locked
         self._queue: Queue | None = None
         self._appender: Appender | None = None
         self._is_open = False  # all of it: a thread opens one thing after the other
@@ -595,7 +598,7 @@ class SinkQueue:
             # that it follows may have gone with the power; what was promised has not
             is_follower = queue.is_follower or self.epochs.now.promised > 0
             is_proved = queue.is_of_this_boot or not is_follower
-            if create is not None or is_follower:
+            if create is not None or is_follower or self._is_start_locked:
                 self._lock()
             else:  # whose it is, a comparison tells: its writers may be a source's
                 queue.append_lock.check_free()

@@ -35,6 +35,7 @@ from cqrepl.queue.format.index import format_index
 from cqrepl.queue.write.heldexcerpts import HeldExcerpts
 from cqrepl.replicator.agreement.consent import ReturnRefused, ReturnSettings
 from cqrepl.replicator.agreement.firstindex import check_not_ahead
+from cqrepl.replicator.queuestate.appendhold import AppendHold
 from cqrepl.surroundings import surroundings
 
 LOCK_SECONDS: Final = 5.0
@@ -50,6 +51,7 @@ class BackCopyTarget:
         limits: how much comes back at most.
         proved_end: the next index behind what no power cut has torn here; None: nothing is torn.
         host_id: of the sink.
+        hold: that keeps other processes out; it is given back, and taken again by `close`.
 
     Attributes:
         returned: so many excerpts came back.
@@ -65,11 +67,15 @@ class BackCopyTarget:
         limits: ReturnSettings,
         host_id: int,
         proved_end: int | None,
+        hold: AppendHold | None = None,
     ) -> None:
         self._limits = limits
         self._host_id = host_id
         self.returned = 0  # excerpts
         with ExitStack() as stack:
+            if hold is not None:
+                hold.give_back()
+                stack.callback(hold.take_again)
             queue = stack.enter_context(Queue.open_for_append(path))
             self._appender = queue.appender(payload_max=NO_LIMIT)  # the connection has a limit
             stack.enter_context(back_copy_lock(queue).held(LOCK_SECONDS))

@@ -164,6 +164,7 @@ class ReturnDesk:
                 limits,
                 host_id,
                 each.queue.disk.unproved_from,
+                each.queue.hold,
             )
         )
         if self._outgoing.get(each.cid) is not each or self._connection.has_stopped(each.cid):

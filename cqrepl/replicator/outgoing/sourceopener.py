@@ -45,6 +45,7 @@ class SourceOpener:
 
         Raises:
             OSError: no descriptor can be had.
+            QueueLocked: it is exclusive, and another process has its append lock.
             QueueError: the directory holds no queue that can be read.
         """
         log = self._logs.get(name)
@@ -52,6 +53,12 @@ class SourceOpener:
         queue = SourceQueue(
             name, path, log, self._syncer, self.settings, self.bell, runs, copy, passed_by, epochs
         )
+        if queue.hold is not None:
+            try:
+                queue.hold.take()
+            except BaseException:
+                queue.close()
+                raise
         self._open.append(queue)
         return queue
 

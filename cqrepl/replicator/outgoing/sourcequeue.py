@@ -46,6 +46,7 @@ from cqrepl.replicator.outgoing.backcopy import release_dead_back_copy
 from cqrepl.replicator.outgoing.endwatch import EndWatch
 from cqrepl.replicator.outgoing.latewatch import LateWatch
 from cqrepl.replicator.outgoing.passedcopies import CopyDisk
+from cqrepl.replicator.queuestate.appendhold import AppendHold
 from cqrepl.replicator.queuestate.keptepochs import Fenced, KeptEpochs
 from cqrepl.replicator.queuestate.logs import EntryLog, LogKind
 from cqrepl.replicator.queuestate.queues import QueueSession, TellDamage, shape_of
@@ -126,6 +127,8 @@ class SourceQueue:
         self.path = path
         self.source_id = settings.source_ids.get(name)
         self.queue = _opened(path, None if copy else settings.made_with.get(name))
+        is_exclusive = copy is None and name in settings.exclusive
+        self.hold = AppendHold(path) if is_exclusive else None
         try:
             self._begin(ack_log, syncer, settings)
             self.life.move(StreamedMove.OPEN)
@@ -482,6 +485,8 @@ class SourceQueue:
     def close(self) -> None:
         self.board.close("the source has closed")
         self.leading.close()
+        if self.hold is not None:
+            self.hold.give_back()
         self._syncer.forget(self.queue)
         self.queue.close()
         self.ack_log.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue
+from cqrepl.replicator.queuestate.appendhold import AppendHold
 
 WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
 
@@ -18,19 +19,30 @@ class AppendFence:
     """Stands before one queue: nothing is appended to it until it is lifted, or given to what
     appends from then on. One that has begun to append has ended.
 
+    Args:
+        hold: that keeps other processes out; it is given back, and taken again by `lift`.
+
     Raises:
         QueueLocked: another process has one of the locks.
         QueueError, OSError: it cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, hold: AppendHold | None = None) -> None:
         self._queue: Queue | None = None
-        queue = Queue.open_for_append(path)
+        self._hold = hold
+        if hold is not None:
+            hold.give_back()
         try:
-            queue.append_lock.acquire()
-            queue.begin_following(WRITER_SECONDS)
+            queue = Queue.open_for_append(path)
+            try:
+                queue.append_lock.acquire()
+                queue.begin_following(WRITER_SECONDS)
+            except BaseException:
+                queue.close()
+                raise
         except BaseException:
-            queue.close()
+            if hold is not None:
+                hold.take_again()
             raise
         self._queue = queue
 
@@ -46,6 +58,8 @@ class AppendFence:
             queue = self.give()
             queue.note_follower(is_follower=False)
             queue.close()
+            if self._hold is not None:
+                self._hold.take_again()
 
     def end(self) -> None:
         """The lock is free again, and the queue a copy; nothing where it was given on."""

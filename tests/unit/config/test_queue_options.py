@@ -34,11 +34,10 @@ def test_members_alone_have_a_queue() -> None:
 
 
 def test_a_pattern_stands_for_queues_without_a_name_of_their_own() -> None:
-    options = "{'orders*': {members: [1, 2], exclusive: true}, orders: {startLock: true}}"
+    options = "{'orders*': {members: [1, 2], exclusive: true}, orders: {exclusive: false}}"
     settings = planned(options).settings
     assert settings.members == {"orders-old": {1, 2}}
-    assert settings.exclusive == {"orders-old"}
-    assert settings.start_locked == {"orders"}
+    assert settings.source.exclusive == {"orders-old"}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +50,7 @@ def test_a_pattern_stands_for_queues_without_a_name_of_their_own() -> None:
         ("{orders: {members: [1, 1]}}", "expected for 'queues'"),
         ("{orders: {member: [1]}}", "one of members, exclusive, startLock expected, 'member' came"),
         ("{orders: {exclusive: maybe}}", "expected for 'queues'"),
+        ("{orders: {startLock: true}}", "an election expected with 'startLock', none came"),
     ],
 )
 def test_what_is_wrong_is_told_at_its_place(options: str, why: str) -> None:
