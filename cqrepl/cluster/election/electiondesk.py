@@ -46,7 +46,9 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.surroundings import surroundings
 
-LOOK_SECONDS: Final = 0.1  # at most between two looks at who leads and who is connected
+LOOK_SECONDS: Final = 0.1  # at most between two looks at who leads and who is connected, or
+LOOKS_PER_LEASE: Final = 10
+MEMBERS_SECONDS: Final = 1.0  # between two looks at the members of all queues
 REST_SECONDS: Final = 0.01  # at least between two looks without news
 QUIET_LEASES: Final = 10  # of a member that has all, before its queue is given back
 GIVE_BACK_SECONDS: Final = 60.0  # at least between two queues that are
@@ -111,6 +113,8 @@ class ElectionDesk:
         self._elects: dict[int, bool] = {}  # the same peers
         self._elections = HostElections({}, self._now, surroundings().uniform)
         self._connected: frozenset[int] = frozenset()
+        self._names: frozenset[str] = frozenset()  # of all queues, as it was looked last
+        self._members_due = -math.inf  # when members are looked at again
         self._electors_known: dict[str, Electors] = {}
         self._busy: set[str] = set()  # queues that this host is being promoted for, or steps down
         self._nursery: trio.Nursery
@@ -249,7 +253,8 @@ class ElectionDesk:
                 next_say = now + self._elections.says_every
             for name, wish in self._elections.tick(now):
                 self._nursery.start_soon(self._do, name, wish)
-            until = min(next_say, self._elections.deadline, now + LOOK_SECONDS)
+            look = max(LOOK_SECONDS, self._settings.lease_seconds / LOOKS_PER_LEASE)
+            until = min(next_say, self._elections.deadline, now + look)
             with trio.move_on_after(max(REST_SECONDS, until - self._now)):
                 await self._has_news.wait()
 
@@ -294,8 +299,12 @@ class ElectionDesk:
 
     def _look(self) -> None:
         """Takes in what has become of the queues and connections."""
-        self._set_queues()
         now = self._now
+        names = self._host.settings.sink.masters.keys()
+        if names != self._names or now >= self._members_due:
+            self._names = frozenset(names)
+            self._members_due = now + MEMBERS_SECONDS
+            self._set_queues()
         there = frozenset(self._host.endpoint.connections.keys() & self._telling.keys())
         for host_id in self._connected - there:
             self._elections.lost(host_id, now)
@@ -383,6 +392,7 @@ class ElectionDesk:
         if streamed is not None:
             streamed.leading.lease = _LeadLease(self, name, epoch)
         _logger.info("queue %r: this host leads it in epoch %d", name, epoch)
+        self._say()  # its lease counts from there
         self._wake()
 
     def _leads(self, streamed: SourceQueue) -> bool:
