@@ -35,6 +35,7 @@ from cqrepl.queue.format.index import (
     index_of,
 )
 from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.agreement.lineage import FilesChanged
 from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.disk.unprovedwatch import UnprovedWatch
@@ -63,6 +64,13 @@ _logger = logging.getLogger(__name__)
 
 class StreamingSession(QueueSession, Protocol):
     """Streams a queue."""
+
+    def stop(self, name: str, error: QueueError, *, before_begin: OSError | None = None) -> None:
+        """As any session's.
+
+        Args:
+            before_begin: the error in its place, where the stream has not begun; None: the same.
+        """
 
     def touch(self, name: str, *, is_first: bool = False) -> None:
         """Something may have come of it that its sink is to hear.
@@ -292,8 +300,8 @@ class SourceQueue:
             index = NOTHING
         for each in list(self.streams):
             each.withhold(index)
-        for session in list(self.sessions):
-            session.stop(self.name, error)
+        for session in list(self.sessions):  # a copy without a stream is compared once more
+            session.stop(self.name, error, before_begin=FilesChanged())
         if not self.sessions:
             _logger.error("%s", Stop.of(self.name, error, self.path))
         self.withhold(index)

@@ -505,12 +505,16 @@ class SourceSession:
             self._try_again(name)
             self._pump.look()
 
-    def stop(self, name: str, error: QueueError) -> None:
-        """A queue goes no further, whatever its sink does."""
+    def stop(self, name: str, error: QueueError, *, before_begin: OSError | None = None) -> None:
+        """A queue goes no further, whatever its sink does.
+
+        Args:
+            before_begin: the error in its place, where the stream has not begun; None: the same.
+        """
         self.catch_up()
         for each in list(self.outgoing.values()):
             if each.queue.name == name and each.is_going_on:
-                self._end(each, error)
+                self._end(each, error if each.has_begun else before_begin or error)
                 self._pump.look()
 
     def guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
