@@ -184,6 +184,18 @@ class BoardService:
         """The error that has ended the board on this host; None while it goes on."""
         return self.feed.fault
 
+    def fields(self) -> dict[str, object]:
+        """The fields of the board in the status of its host."""
+        fault = self.fault
+        with self._guard:
+            return {
+                "board": self.name,
+                "serves": self.is_serving,
+                "tasks": len(self.board.tasks),
+                "workers": len(self.board.workers),
+                "fault": None if fault is None else str(fault),
+            }
+
     async def _lead_when_it_does(self) -> None:
         while self.feed.fault is None:
             leading = self._leading()

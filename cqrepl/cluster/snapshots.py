@@ -108,7 +108,8 @@ class Snapshots:
             giving.refuse(f"expected one of the groups {known}, got {giving.name!r}")
             return
         try:
-            if not checkpoints_in(group.folder):
+            is_wanted = giving.request.verb is SnapshotVerb.TAKE
+            if is_wanted and not checkpoints_in(group.folder):
                 await group.save()
             begin = await in_thread(partial(lost_start, group.path, group.folder))
             giving.give(group.folder, begin)

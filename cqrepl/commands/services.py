@@ -62,6 +62,7 @@ class Services:
                     partial(self._keeping, group),
                 )
                 await stack.enter_async_context(board.running(host, saver, self._plan.join))
+                host.control.services[group] = partial(_fields, board, saver)
                 self._snapshots.groups[group] = GroupState(
                     path=self._paths[group], folder=saver.folder, save=board.feed.save
                 )
@@ -120,3 +121,9 @@ class Services:
         election = None if self._host is None else self._host.settings.election
         members = None if election is None else election.members.get(group)
         return self._others if members is None else members & self._others
+
+
+def _fields(board: BoardService, saver: Checkpointer) -> dict[str, object]:
+    """The fields of a board in the status of its host."""
+    saved = None if saver.latest is None else str(saver.latest.pos)
+    return board.fields() | {"checkpoint": saved}

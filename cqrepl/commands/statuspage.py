@@ -25,6 +25,7 @@ def page(host: Values) -> Iterator[str]:
     yield from table([_HEAD, *_rows(host)])
     yield from (_epoch(queue) for queue in host["queues"] if queue.get("epoch") is not None)
     yield from (_election(queue) for queue in host["queues"] if queue.get("election"))
+    yield from (_service(name, each) for name, each in host.get("services", {}).items())
     for queue in host["queues"]:
         yield from _kept_back(queue)
         if queue.get("returned"):
@@ -78,6 +79,17 @@ def _election(queue: Values) -> str:
     if election["on_role"]:
         said.append(f"onRole failed: {election['on_role']}")
     return f"queue {queue['name']}: {'; '.join(said)}"
+
+
+def _service(name: str, service: Values) -> str:
+    """The line that tells how the service of a queue does."""
+    if service["fault"]:
+        return f"queue {name}: board {service['board']} has ended here: {service['fault']}"
+    serves = "served here" if service["serves"] else "not served here"
+    tasks, workers = plural(service["tasks"], "task"), plural(service["workers"], "worker")
+    saved = service["checkpoint"] or "none yet"
+    said = f"board {service['board']}, {serves}: {tasks}, {workers}; checkpoint {saved}"
+    return f"queue {name}: {said}"
 
 
 def _rows(host: Values) -> Iterator[tuple[str, ...]]:

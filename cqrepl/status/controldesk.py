@@ -5,7 +5,7 @@ out, it has `error` in place of these, and `code`, with which the command that h
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -68,11 +68,13 @@ class ControlDesk:
 
     Attributes:
         verbs: what is done for each; a program adds its own, and may have `reload` do something.
+        services: what those that run beside the host say of themselves, by their queues.
         is_asked: true while there is a socket where it can be asked.
     """
 
     def __init__(self, host: ControlledHost) -> None:
         self.is_asked = False
+        self.services: Final[dict[str, Callable[[], Mapping[str, object]]]] = {}
         self._host = host
         self._turn = trio.Lock()
         self.verbs: Final[dict[str, Verb]] = {
@@ -96,7 +98,7 @@ class ControlDesk:
             yield
             return
         directory, host_id = Path(host.settings.run_dir), host.settings.protocol.host_id
-        status = partial(snapshot_of, host)
+        status = partial(snapshot_of, host, self.services)
         async with asked_at(directory, host_id, status, self.do) as self.is_asked:
             yield
 

@@ -1,7 +1,9 @@
 """A snapshot of what a host does right now, as plain values: `v` is the version of their form.
 
     a host    {"v": 1, "host": 1, "process": 4711, "release": "0.1.0", "listens": "127.0.0.1:9001",
-               "peers": [...], "queues": [...]}
+               "peers": [...], "queues": [...], "services": {...}}
+    a service by the name of its queue: {"board", "serves": this host does, "tasks", "workers",
+               "fault": why it has ended here, "checkpoint": "epoch 1, 0x..."}
     a peer    {"host": 2, "state": "connected" | "away", "name": "host 2 at 127.0.0.1:41522",
                "limit": bytes of excerpts a second that it is sent, null for any number}
     a queue   {"name", "role": "source", "path", "last", "excerpts", "bytes", "state", "sinks"}
@@ -43,7 +45,7 @@ connection), `waits` (connected, and not streaming), `paused: ...` or `stopped: 
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from cqrepl._version import VERSION
@@ -63,6 +65,7 @@ from cqrepl.replicator.outgoing.sourcesession import SourceSession
 
 VERSION_OF_FORM: Final = 1
 Values = dict[str, object]
+Services = Mapping[str, Callable[[], Mapping[str, object]]]
 
 
 class ShownHost(HostParts, Protocol):
@@ -72,8 +75,12 @@ class ShownHost(HostParts, Protocol):
     def elections(self) -> ElectionDesk | None: ...
 
 
-def snapshot_of(host: ShownHost) -> Values:
-    """The values that tell what a host does right now; in its own thread."""
+def snapshot_of(host: ShownHost, services: Services | None = None) -> Values:
+    """The values that tell what a host does right now; in its own thread.
+
+    Args:
+        services: what those that run beside it say of themselves, by their queues.
+    """
     endpoint = host.endpoint
     connections = endpoint.connections
     peers = sorted(endpoint.protocol.remote_ids | connections.keys())
@@ -89,6 +96,7 @@ def snapshot_of(host: ShownHost) -> Values:
             *(_source(host, each, peers) for each in host.source.queues.values()),
             *(_sink(host, each) for each in host.sink.queues.values()),
         ],
+        "services": {name: dict(told()) for name, told in (services or {}).items()},
     }
 
 

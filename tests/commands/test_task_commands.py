@@ -85,6 +85,10 @@ async def test_a_task_is_submitted_done_and_shown(tmp_path: Path) -> None:
             assert listed.stdout.startswith(f"{bad.stdout.strip()}  upper  failed  1/1")
             assert "exit code 1: no luck" in listed.stdout
             assert (await hosts.tasks("workers")).stdout == ""  # the worker has left
+            asked = ["status", "--run-dir", str(tmp_path / "run"), "--host-id", "1"]
+            words = [sys.executable, "-m", "cqrepl", *asked]
+            page = await trio.run_process(words, capture_stdout=True, check=False)
+            assert b"jobs, served here: 2 tasks, 0 workers; checkpoint none yet" in page.stdout
 
 
 MISTAKES: Final = (
