@@ -25,7 +25,10 @@ from cqrepl.testing.labroles import PORT
 from cqrepl.testing.site import Site
 from wire import WireError
 
-SETTINGS = BoardSettings(group=QUEUE, lease_seconds=6.0, attempts=1000, backoff_ms=100)
+# clocks step by more than a day: what is over and its key have to stay for longer
+SETTINGS = BoardSettings(
+    group=QUEUE, lease_seconds=6.0, attempts=1000, backoff_ms=100, keep_ms=10 * 365 * 86_400_000
+)
 FIRST_BOOT = b"1 "
 UNKNOWN = "a task that was not told"
 SAVES = CheckpointSettings(interval_seconds=3.0, age_min_ms=None)
