@@ -575,6 +575,14 @@ ROWS: Final = (
         tests=("tests/unit/cluster/test_queue_election.py", "tests/property/test_elections.py"),
     ),
     Planted(
+        name="exclusive-not-held",
+        room="replicator/outgoing",
+        file="sourceopener.py",
+        text="                queue.hold.take()\n",
+        wrong="                queue.hold.give_back()\n",
+        tests=("tests/net/test_exclusive_queues.py",),
+    ),
+    Planted(
         name="old-epoch-goes-on",
         room="cqrepl",
         file="host.py",
