@@ -208,10 +208,17 @@ class BoardService:
                 finally:
                     self._stop_serving()
             await trio.sleep(LOOK_SECONDS)
-        if self._leading() is not None:  # another host may be able to serve
-            with suppress(Refused, ValueError, QueueError, OSError):
-                why = f"its board {self.name!r} has ended: {self.feed.fault}"
-                await self._host.step_down(self.settings.group, why)
+        while True:  # another host may be able to serve, each time that this one comes to lead
+            if self._leading() is not None:
+                await self._give_up_lead()
+            await trio.sleep(LOOK_SECONDS)
+
+    async def _give_up_lead(self) -> None:
+        group, elections = self.settings.group, self._host.elections
+        with suppress(Refused, ValueError, QueueError, OSError):
+            await self._host.step_down(group, f"board {self.name!r} has ended: {self.feed.fault}")
+            if elections is not None:
+                elections.rest(group)
 
     def _leading(self) -> Leading | None:
         """None while this host does not lead."""

@@ -7,6 +7,7 @@ import pytest
 from cqrepl.broker.client import TasksRefused
 from cqrepl.broker.fields import DATA_MAX
 from cqrepl.broker.taskboard import Status
+from cqrepl.replicator.rolelog import Role
 from tests.support.boards import boards
 from tests.support.replicas import eventually
 
@@ -118,3 +119,13 @@ async def test_long_payloads_and_results_go_in_pieces(tmp_path: Path) -> None:
             await client.finish(await work.receive(), data)
             _, row = await client.ask("show", {"task": task})
             assert row.data("payload") == row.data("result") == data
+
+
+async def test_a_host_whose_board_has_ended_gives_up_the_lead(tmp_path: Path) -> None:
+    """An excerpt that is no record ends it; a later version on another host may read it."""
+    async with boards(tmp_path, 2) as made:
+        await eventually(lambda: made.board(1).is_serving)
+        await made.hosts.hosts[1].queue("a").append(b"\xff\xff no record")
+        await eventually(lambda: made.board(1).fault is not None)
+        await eventually(lambda: made.hosts.hosts[1].position("a").role is Role.FOLLOWING)
+        assert "the service has failed" in str(made.board(1).fault)
