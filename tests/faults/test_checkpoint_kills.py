@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
+from cqrepl.queue import Queue
 from cqrepl.queue.files.checkpointfile import PART_SUFFIX, checkpoints_in, passed_by_checkpoints
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.logpos import LogPos
@@ -35,12 +36,12 @@ def test_a_host_that_is_killed_while_it_saves_has_what_it_had_saved(tmp_path: Pa
     require_strace(tmp_path)
     log = tmp_path / "log"
     whole = tmp_path / "whole"
-    whole.mkdir()
+    Queue.open_for_append(whole, create="FAST_DAILY").close()
     calls = write_calls(partial(work, whole, os.open(os.devnull, os.O_WRONLY)), log)
     seen = set()
     for nth, call in enumerate(calls):
         path = tmp_path / str(nth)
-        path.mkdir()
+        Queue.open_for_append(path, create="FAST_DAILY").close()
         told = os.pipe()
         _, code = die_before(partial(work, path, told[1]), call, log)
         assert code == -9, f"ended with {code}, expected to die in {call}"
