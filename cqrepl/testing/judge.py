@@ -96,7 +96,9 @@ class Judge:
                 and not sink.holds_others
                 and not is_behind(sink, self._stream.written)
             ):
-                check_mark(sink.title, marks.acknowledged, sink.path)
+                # no level is said beyond what is acknowledged
+                highest = max(marks.acknowledged, marks.synced, marks.applied)
+                check_mark(sink.title, highest, sink.path)
             if copy.is_own:
                 check_mark(self._who("the source itself"), marks.acknowledged, copy.path)
             elif not copy.holds_others and not is_behind(copy, self._stream.written):

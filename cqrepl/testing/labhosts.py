@@ -176,6 +176,7 @@ class LabHost:
         self.has_lost_power = False
         self.ack_log: Path | None = None  # of a source, from its next start on
         self._story = story
+        self._network = network
         self._asking: set[trio.CancelScope] = set()  # operators, who wait for an answer
         self._life = ProcessLife(
             machine, network, freezer, nursery, story, "replication", self._serving, self._gone
@@ -216,6 +217,10 @@ class LabHost:
     def connected_to(self) -> frozenset[int]:
         """Ids of the hosts that it has said hello to, and has heard it from."""
         return frozenset(() if self.node is None else self.node.endpoint.connections)
+
+    def has_met(self, host: int) -> bool:
+        """True when the present process has had a connection with a host."""
+        return self.process is not None and self._network.has_met(self.process, host)
 
     def tell(self, text: str) -> None:
         """Something has happened here."""

@@ -34,7 +34,7 @@ from cqrepl.testing.safewaits import (
     Safe,
     drawn_policy,
 )
-from cqrepl.testing.timedwaits import TimedWaits, ends_in_time, with_time
+from cqrepl.testing.timedwaits import TimedWaits, check_met, ends_in_time, with_time
 
 
 class LedWaits:
@@ -90,6 +90,7 @@ class LedWaits:
                 return
             marks = queue.board.marks_at(policy.level)
             hosts = frozenset(each for each, mark in marks.items() if mark >= last.index)
+            check_met(hosts & self._led.copies.keys(), host)
             self.called[policy.level.name.lower()] += 1
             safe = Safe(last.index, last.digest, policy, hosts, trio.current_time())
             self._safe.append((safe, queue.epochs.now.number))

@@ -132,6 +132,12 @@ class Network(trio.abc.SocketFactory):
         assert isinstance(here, Process), "sockets are made by hosts of the laboratory"
         return LabSocket(self, here)
 
+    def has_met(self, process: Surroundings, host: int) -> bool:
+        """True when there was a connection between this process and a host."""
+        return any(
+            end.process is process and host in link.hosts for link in self._all for end in link.ends
+        )
+
     def weather(self, source: int, target: int) -> Weather:
         """On the way from one host to another."""
         return self._weather.setdefault((source, target), Weather())

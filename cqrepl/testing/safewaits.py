@@ -36,6 +36,7 @@ from cqrepl.testing.plan import Kind
 from cqrepl.testing.timedwaits import (
     TimedWaits,
     Window,
+    check_met,
     ends_in_time,
     lead_again,
     with_time,
@@ -43,6 +44,7 @@ from cqrepl.testing.timedwaits import (
 )
 
 WAIT_EVERY_SECONDS: Final = 0.5  # on average
+APPLIED_BEYOND: Final = (0, 0, 0, 5)  # excerpts
 WAIT_SECONDS: Final = 20.0  # a wait that takes longer is left
 APPLY_SECONDS: Final = 0.4  # between two times that a sink's program takes what is there
 # what no policy covers: files that are removed, exchanged or altered, and retention
@@ -105,6 +107,7 @@ class SafeWaits:
         self._rng = random.Random(f"waits {stream.master} {seed}")
         self._times = random.Random(f"times {stream.master} {seed}")
         self._windows = random.Random(f"windows {stream.master} {seed}")
+        self._beyond = random.Random(f"beyond {stream.master} {seed}")
         self._safe: list[Safe] = []
         self._boot_id = stream.source.host.machine.boot_id
         self._asked_behind = -1  # what is up to here may have gone with the power
@@ -156,6 +159,7 @@ class SafeWaits:
     def _call_safe(self, queue: SourceQueue, index: int, digest: bytes, policy: AckPolicy) -> None:
         marks = queue.board.marks_at(policy.level)
         hosts = frozenset(each for each, mark in marks.items() if mark >= index)
+        check_met(hosts & set(self._sinks), self._stream.source.host)
         self.called[policy.level.name.lower()] += 1
         self._safe.append(Safe(index, digest, policy, hosts, trio.current_time()))
 
@@ -213,8 +217,8 @@ class SafeWaits:
                 if sink is not None and queue is not None and process is not None:
                     with within(process):
                         last = queue.known_last
-                        if last is not None:
-                            sink.applied(last, each.name)
+                        if last is not None:  # it may say more than there is: that counts later
+                            sink.applied(last + self._beyond.choice(APPLIED_BEYOND), each.name)
 
     def check(self) -> None:
         """Checks the waits when all is quiet.

@@ -6,7 +6,7 @@ as the policy has it then: it is not known, or this host has stepped down.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
@@ -18,6 +18,7 @@ from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
 from cqrepl.testing.checker import BrokenPromiseError
+from cqrepl.testing.labhosts import LabHost
 
 LATE_SECONDS: Final = 1.0  # after its time a wait is over at last
 _SECONDS: Final = (None, None, 0.0, 0.02, 0.3, 2.0)
@@ -198,6 +199,19 @@ def lead_again(leading: Leading) -> None:
             leading.lead_again()
     else:
         raise BrokenPromiseError("timed", "a host has stepped down, and would append")
+
+
+def check_met(hosts: Iterable[int], host: LabHost) -> None:
+    """Looks whether each host that counts has been there since the leader was started.
+
+    Raises:
+        BrokenPromiseError: one has not: its mark is of an earlier run, and it may have lost what it
+            had since.
+    """
+    for each in hosts:
+        if not host.has_met(each):
+            text = f"host {each} counts at {host.machine.name}, which it has not met in this run"
+            raise BrokenPromiseError("timed", text)
 
 
 def _is_safe(leading: Leading, index: int, policy: AckPolicy) -> bool:

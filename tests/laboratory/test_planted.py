@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import trio
 
+from cqrepl.kernel.board import AckLevel
 from cqrepl.net.livepump import Came, LivePump
 from cqrepl.protocol.events import AppendExcerpts
 from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.greeting import ConnectionConfig
+from cqrepl.protocol.messages.levels import write_level
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import Queue
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL
@@ -20,12 +22,14 @@ from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.replicator.disk.syncedfiles import SyncedFiles
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.incoming.sinksession import SinkSession
+from cqrepl.replicator.marks.hostmarks import HostMarks
 from cqrepl.replicator.outgoing.lineagedesk import LineageDesk
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.surroundings import monotonic
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
+from cqrepl.testing.safewaits import NOT_COVERED
 from cqrepl.testing.shortener import shortened
 from cqrepl.testing.transcript import transcript
 from tests.support.schedules import schedule
@@ -160,8 +164,38 @@ def the_mark_of_the_disk_comes_before_the_sync(patch: Patch) -> None:
     patch.setattr(SyncedFiles, "_sync_files", late)
 
 
+def marks_of_the_old_run_count_before_a_host_is_back(patch: Patch) -> None:
+    """A source that starts again counts what a host had, whatever that has lost since."""
+    begin = HostMarks.__init__
+
+    def counted(self: HostMarks, kept: Any, host_id: int, marks: Any, row: Any) -> None:
+        begin(self, kept, host_id, marks, row)
+        if self.acknowledged > 0:
+            row.raise_to(AckLevel.APPENDED, self.acknowledged)
+
+    patch.setattr(HostMarks, "__init__", counted)
+
+
+def a_level_is_said_beyond_what_is_acknowledged(patch: Patch) -> None:
+    """A program's word goes on to the source, though not all of it has come."""
+    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda *_: None)
+
+    def said(self: SinkHandler) -> None:
+        if self.tells_levels:
+            for level, due in self._levels_due.items():
+                if due > self.levels_told[level]:
+                    self.levels_told[level] = due
+                    self._outbox.send(self.cid_document, write_level(level, due))
+
+    patch.setattr(SinkHandler, "_tell_levels", said)
+
+
 def drawn(seed: int) -> RunPlan:
     return RunPlan.of(seed, SECONDS, without=LEFT_OUT, both_ways=False)
+
+
+def drawn_for_waits(seed: int) -> RunPlan:
+    return RunPlan.of(seed, SECONDS, without=LEFT_OUT | NOT_COVERED, both_ways=False)
 
 
 def power_cut(seed: int) -> RunPlan:
@@ -188,6 +222,12 @@ def power_cuts_of_both(seed: int) -> RunPlan:
     return schedule(*cuts, seed=seed, seconds=10.0)
 
 
+def source_starts_while_a_sink_is_away(seed: int) -> RunPlan:
+    stop = Fault(5.0, Kind.STOP, 2, 0, 12.0)
+    kill = Fault(8.5 + random.Random(seed).random(), Kind.KILL, SOURCE, 0, 0.3)
+    return schedule(stop, kill, seed=seed, seconds=24.0, rate=0.2)
+
+
 def bit_flip(seed: int) -> RunPlan:
     flip = Fault(5.0 + random.Random(seed).random() * 3.0, Kind.BIT_FLIP, 2, 0, 0.3)
     return schedule(flip, seed=seed, seconds=10.0)
@@ -201,6 +241,10 @@ def gc_of_a_slow_sink(seed: int) -> RunPlan:
     return schedule(stall, gc, seed=seed, seconds=30.0, hosts=3, roll_cycle="TEST_SECONDLY")
 
 
+WITH_WAITS = {
+    marks_of_the_old_run_count_before_a_host_is_back,
+    a_level_is_said_beyond_what_is_acknowledged,
+}
 PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [
     (acknowledged_before_it_is_stored, drawn),
     (unsent_bytes_are_lost, drawn),
@@ -215,12 +259,14 @@ PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [
     (the_mark_of_the_disk_comes_before_the_sync, power_cuts_at_calls),
     (what_was_given_back_stays_unproved, power_cuts_of_both),
     (what_was_compared_stays_unproved, power_cuts_of_both),
+    (marks_of_the_old_run_count_before_a_host_is_back, source_starts_while_a_sink_is_away),
+    (a_level_is_said_beyond_what_is_acknowledged, drawn_for_waits),
 ]
 
 
-def first_failing(plan_of: Callable[[int], RunPlan]) -> Outcome | None:
+def first_failing(plan_of: Callable[[int], RunPlan], *, waits: bool) -> Outcome | None:
     for seed in range(SEEDS):
-        outcome = run(plan_of(seed))
+        outcome = run(plan_of(seed), waits=waits)
         if outcome.broken is not None:
             return outcome
     return None
@@ -233,7 +279,7 @@ def test_it_is_found(
     plant: Callable[[Patch], None], plan_of: Callable[[int], RunPlan], monkeypatch: Patch
 ) -> None:
     plant(monkeypatch)
-    found = first_failing(plan_of)
+    found = first_failing(plan_of, waits=plant in WITH_WAITS)
     assert found is not None, "not found"
     short = shortened(found, runs_max=5)
     assert short.check == found.check
