@@ -3,13 +3,15 @@
 import pytest
 
 from cqrepl.testing.laboratory import Outcome, run
-from cqrepl.testing.plan import RunPlan
+from cqrepl.testing.plan import Kind, RunPlan
 from tests.laboratory import taskboards
 from tests.support.schedules import seeds
 
 
 def board_run(seed: int, seconds: float = 40.0) -> Outcome:
-    plan = RunPlan.of(seed, seconds, hosts=3, changing=True, groups=1)
+    # a host whose changed file names it leads in no epoch as it starts, and a board writes at once
+    without = [Kind.NEW_MASTER]
+    plan = RunPlan.of(seed, seconds, hosts=3, without=without, changing=True, groups=1)
     return run(
         plan,
         programs=taskboards.programs,
