@@ -15,7 +15,7 @@ leader hears of it, and a new leader gives each worker a lease from when it came
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,6 +49,13 @@ SLOTS_MAX: Final = 1000
 _AT_ONCE: Final = AckPolicy(from_=From.NONE)
 _READS: Final = ("show", "list", "workers")
 _OF_WORKERS: Final = ("finish", "fail", "leave")
+# the fields of a request that go into its record; all others are the board's to write
+_RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "submit": ("type", "payload", "key", "attempts", "backoff", "deadline"),
+    "join": ("worker", "types", "slots", "holds"),
+    "finish": ("task", "attempt", "result"),
+    "fail": ("task", "attempt", "why"),
+}
 _ENDINGS: Final = (SteppedDown, WaitEnded, Refused, QueueError, OSError, ServiceFailed)
 _logger: Final = logging.getLogger(__name__)
 
@@ -112,6 +119,7 @@ class BoardService:
         self._addresses = addresses
         self._guard = threading.Lock()  # of the board, and of what is on its way
         self._host: Host  # of a board that runs
+        self._has_begun = False
         self.feed: FollowFeed
         # another leader's records are not taken for answers
         self._asks = int.from_bytes(surroundings().random_bytes(3)) << 32
@@ -173,6 +181,7 @@ class BoardService:
     ) -> AsyncIterator[None]:
         """For the length of a block in that of the host: it follows, and serves while it leads."""
         self._host = host
+        self._has_begun = True
         self.feed = feed = FollowFeed(host.queue(self.settings.group), self, checkpoints, join)
         async with feed.running(), trio.open_nursery() as nursery:
             nursery.start_soon(self._lead_when_it_does)
@@ -303,11 +312,22 @@ class BoardService:
     def _record(self, name: str, values: dict[str, Value]) -> TaskWords:
         return TaskWords(name, {"now": surroundings().wall_ms()} | values)
 
-    def _write(self, asked: TaskWords, half: Half | None = None, name: str | None = None) -> None:
-        """Has a record written, of what was asked."""
+    def _write(
+        self,
+        asked: TaskWords,
+        half: Half | None = None,
+        values: Mapping[str, Value] | None = None,
+        name: str = "",
+    ) -> None:
+        """Has a record written, of what was asked.
+
+        Args:
+            values: of the record; None: those that were asked.
+            name: of the record; empty: that of what was asked.
+        """
         self._asks += 1
-        values = {key: value for key, value in asked.values.items() if key != "ask"}
-        said = self._record(name or asked.name, values | {"ask": self._asks})
+        own = dict(asked.values if values is None else values) | {"ask": self._asks}
+        said = self._record(name or asked.name, own)
         pending = _Pending(said, asked, half)
         with self._guard:
             self._pending[self._asks] = pending
@@ -423,6 +443,10 @@ class BoardService:
 
     def asked(self, half: Half, said: TaskWords) -> None:
         """A client asks, or a worker says something."""
+        if not self._has_begun:  # its host is there already
+            why = f"board {self.name!r} is about to begin on this host"
+            half.say(TaskWords("refused", {"ask": said.number("ask"), "why": why}))
+            return
         self._halves = {each for each in self._halves if not each.is_over} | {half}
         if not self.is_serving:
             self._refuse(half, said)
@@ -441,7 +465,7 @@ class BoardService:
         if said.name == "join":  # what it says next comes behind that in the log
             half.worker = said.text("worker")
         if said.name in _READS:
-            self._write(said, half, "read")
+            self._write(said, half, {}, "read")
         elif said.name == "leave":
             self.heard.pop(half.worker, None)
             self._workers.pop(half.worker, None)
@@ -450,14 +474,18 @@ class BoardService:
             self._answer(half, said, "ok")
         else:
             given = {"attempts": self.settings.attempts, "backoff": self.settings.backoff_ms}
-            values = (given if said.name == "submit" else {}) | dict(said.values)
-            own = {"worker": half.worker} if said.name in _OF_WORKERS else {}
-            self._write(TaskWords(said.name, values | own), half)
+            values: dict[str, Value] = dict(given) if said.name == "submit" else {}
+            kept = _RECORDED[said.name]
+            values |= {key: value for key, value in said.values.items() if key in kept}
+            values |= {"worker": half.worker} if said.name in _OF_WORKERS else {}
+            self._write(said, half, values)
 
     def _problem(self, half: Half, said: TaskWords) -> str:
         """A sentence on a request that cannot be done; empty for one that can."""
         for name, value in said.values.items():
             most = TEXT_MAX if isinstance(value, str) else DATA_MAX
+            if isinstance(value, int) and value < 0:
+                return f"expected a {name} of at least 0, got {value}"
             if isinstance(value, str | bytes) and name != "holds" and len(value) > most:
                 unit = "characters" if isinstance(value, str) else "bytes"
                 return f"expected a {name} of at most {most} {unit}, got {len(value)}"

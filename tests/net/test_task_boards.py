@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import trio
 
 from cqrepl.broker.client import TasksRefused
 from cqrepl.broker.fields import DATA_MAX
@@ -98,6 +99,8 @@ async def test_a_task_that_fails_is_tried_again(tmp_path: Path) -> None:
         ("submit", {"type": "t", "payload": bytes(DATA_MAX + 1)}, "payload of at most 1048576"),
         ("join", {"worker": "w"}, "expected a worker with a name and at least one type"),
         ("join", {"worker": "w", "types": "t", "slots": 0}, "expected 1 to 1000 slots, got 0"),
+        ("submit", {"type": "t", "backoff": -1}, "expected a backoff of at least 0, got -1"),
+        ("list", {"count": -1}, "expected a count of at least 0, got -1"),
         ("dance", {}, "expected a request of a task board, got 'dance'"),
     ],
 )
@@ -108,6 +111,33 @@ async def test_bad_requests_are_told(
         async with made.client(1).running() as client:
             with pytest.raises(TasksRefused, match=problem):
                 await client.ask(name, values)
+
+
+async def test_a_client_writes_no_other_fields_of_a_record(tmp_path: Path) -> None:
+    """Nor the time, which would never go back."""
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        async with made.client(1).running() as client:
+            later = 1 << 62
+            await client.ask("submit", {"type": "mail", "now": later, "result": b"forged"})
+            await client.ask("list", {"now": later})
+            task = await client.submit("mail", b"")
+            _, row = await client.ask("show", {"task": task})
+            assert row.number("submitted") < later
+            assert not any(each.result for each in made.board(1).board.tasks.values())
+
+
+async def test_a_board_that_has_not_begun_refuses(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A host lets clients in before its boards begin."""
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        await made.kill(1)
+        await made.begin_hosts(1)
+        async with made.client(1).running() as client, trio.open_nursery() as nursery:
+            nursery.start_soon(client.submit, "mail", b"")
+            await eventually(lambda: "board 'jobs' is about to begin" in client.why)
+            await made.run_board(1)
+    assert "has failed" not in caplog.text
 
 
 async def test_long_payloads_and_results_go_in_pieces(tmp_path: Path) -> None:

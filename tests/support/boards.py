@@ -29,14 +29,21 @@ class Boards:
     _scopes: dict[int, trio.CancelScope] = field(default_factory=dict)
 
     async def begin(self, *host_ids: int) -> None:
+        await self.begin_hosts(*host_ids)
+        for host_id in host_ids:
+            await self.run_board(host_id)
+
+    async def begin_hosts(self, *host_ids: int) -> None:
+        """Begins the hosts alone: their boards are known to clients, and do not run."""
         for host_id in host_ids:
             service = BoardService("jobs", self.settings, self._addresses)
             self.desks[host_id] = TaskDesk([service])
             self.hosts.programs[host_id] = [self.desks[host_id]]
         await self.hosts.start(*host_ids)
         await self.hosts.meet()
-        for host_id in host_ids:
-            await self.nursery.start(self._run, host_id)
+
+    async def run_board(self, host_id: int) -> None:
+        await self.nursery.start(self._run, host_id)
 
     async def _run(self, host_id: int, task_status: trio.TaskStatus[None]) -> None:
         with trio.CancelScope() as self._scopes[host_id]:
