@@ -584,3 +584,22 @@ async def test_a_planned_promotion_is_no_fault(
     assert [each for each in said if each[0] != "INFO"] == []
     faults = re.compile(r"stopped|lost|reset|broken|fail|cannot")
     assert [each for each in said if faults.search(each[1])] == []
+
+
+async def test_a_leader_that_gives_up_and_leads_anew_is_no_fault(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its copies pause meanwhile, which is said, and is no error."""
+    caplog.set_level("INFO", logger="cqrepl")
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.followed({2: 3, 3: 3})
+        await hosts.hosts[2].leaders.promote("a")
+        await hosts.follow(2)
+        caplog.clear()
+        await hosts.hosts[2].step_down("a", "by operator")
+        await hosts.hosts[2].leaders.promote("a")
+        more_excerpts(hosts.path(2), 3, 2)
+        await hosts.follow(2)
+        said = [(each.levelname, each.getMessage()) for each in caplog.records]
+    assert any("pauses: the peer says: it gave up the lead, in epoch" in each[1] for each in said)
+    assert [each for each in said if each[0] != "INFO"] == []

@@ -18,7 +18,7 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.queuelife import CopyMove
 from cqrepl.replicator.incoming.masters import QueuesFromHere
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
-from cqrepl.replicator.queuestate.queues import Signal
+from cqrepl.replicator.queuestate.queues import Signal, is_meant
 from cqrepl.replicator.queuestate.stops import Stop
 
 _logger: Final = logging.getLogger(__name__)
@@ -65,7 +65,9 @@ class SinkPauses:
         """
         queue.life.try_move(CopyMove.PAUSE, trouble)  # or what it has ended for is graver
         if queue.pause.begin(trouble.message, is_told=is_told):
-            _logger.error("%s: queue %r pauses: %s", self._pump.label, queue.name, trouble.message)
+            level = logging.INFO if is_meant(trouble.message) else logging.ERROR
+            told = "%s: queue %r pauses: %s"
+            _logger.log(level, told, self._pump.label, queue.name, trouble.message)
 
     def leave(self, queue: SinkQueue, left: Stop, *, is_elsewhere: bool = False) -> None:
         """The source goes no further with a queue: nothing comes any more on this connection.

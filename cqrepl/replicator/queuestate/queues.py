@@ -32,6 +32,12 @@ TURNS: Final = "host {leader} is to lead it in epoch {epoch}"
 # a pause of one of these kinds an operator has asked for: no fault
 MEANT: Final = frozenset({ReasonKind.BY_HAND, ReasonKind.TURNS})
 _TURNS: Final = re.compile(TURNS.format(leader=r"\d+", epoch=r"\d+") + "$")
+# another host leads from now on, or this one in a later epoch: also where no turn was announced
+_LEAD_MOVES: Final = re.compile(
+    r"host \d+ (is to lead|leads) it in epoch \d+$"
+    r"|it is to lead in epoch \d+, which begins anew$"
+    r"|it gave up the lead, in epoch \d+"
+)
 IS_REMOVED: Final = Reason(kind=ReasonKind.REMOVED, message=REMOVED)
 
 
@@ -46,6 +52,12 @@ def kind_of_said(message: str) -> ReasonKind:
     if message.endswith(PAUSED):
         return ReasonKind.BY_HAND
     return ReasonKind.TURNS if _TURNS.search(message) else ReasonKind.PEER
+
+
+def is_meant(message: str) -> bool:
+    """True for the reason of a pause that is no fault: an operator, or a change of the leader, has
+    brought it about."""
+    return kind_of_said(message) in MEANT or _LEAD_MOVES.search(message) is not None
 
 
 def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, Path]:
