@@ -86,7 +86,7 @@ lint: $(DEV_STAMP)
 
 types: $(DEV_STAMP)
 	$(BIN)/mypy
-	! $(HAS_NATIVE) || $(BIN)/python -m mypy.stubtest cqrepl._native
+	! $(HAS_NATIVE) || $(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml cqrepl._native
 
 layers: $(DEV_STAMP)
 	$(BIN)/lint-imports

@@ -10,6 +10,7 @@ from cqrepl._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from cqrepl import aio, blocking
+    from cqrepl.broker.client import TasksRefused
     from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
     from cqrepl.cluster.promotion import Promotion
     from cqrepl.cluster.snapshots import GroupState, Snapshots
@@ -200,6 +201,7 @@ __all__ = [
     "StopReason",
     "SubHandler",
     "Tailer",
+    "TasksRefused",
     "UnfinishedQueue",
     "Unreachable",
     "WaitEnded",
@@ -315,6 +317,7 @@ _HOMES: Final = {
     "StopReason": "cqrepl.protocol",
     "SubHandler": "cqrepl.protocol",
     "Tailer": "cqrepl.queue",
+    "TasksRefused": "cqrepl.broker.client",
     "UnfinishedQueue": "cqrepl.queue",
     "Unreachable": "cqrepl.net.errors",
     "WaitEnded": "cqrepl.replicator.marks.ackboard",

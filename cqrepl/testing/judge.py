@@ -119,13 +119,14 @@ class Judge:
         return "; ".join(filter(None, lacks))
 
     def append_one(self) -> bool:
-        """The application appends an excerpt at the source; false where it cannot."""
+        """The application appends an excerpt at the source; false where it cannot, though its
+        cycle has room."""
         application = self._stream.application
         count = application.count
         application.append((b"one more, once all is quiet",))
         application.refused_since = None
         word_watch().look()
-        return application.count > count
+        return application.count > count or application.has_full_cycle
 
     @property
     def answering(self) -> Iterator[Pair]:

@@ -29,6 +29,7 @@ from cqrepl.testing.story import Story
 
 QUEUE: Final = "q"  # where there is one
 BATCHES: Final = (1, 1, 1, 2, 5)  # excerpts that an application appends at a time
+NO_ROOM: Final = " excerpts in a cycle, there are "  # of an error of the appender
 BATCHES_WITH_BURSTS: Final = (*BATCHES, 300)
 PAYLOAD_BYTES: Final = (0, 3, 40, 300, 2000, 9000)  # the last takes three pages
 FOREIGN_EXCERPTS: Final = 5000
@@ -336,6 +337,11 @@ class Application:
         self._queue: Queue | None = None
         self._disk: Path | None = None  # that the queue was opened on
         self.count = 0
+
+    @property
+    def has_full_cycle(self) -> bool:
+        """True where the last append was refused as its cycle holds no more."""
+        return NO_ROOM in self._told
 
     def kill(self) -> None:
         """It starts again with the next append."""

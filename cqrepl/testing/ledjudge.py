@@ -170,13 +170,16 @@ class LedJudge:
         return f"{', '.join(lack)}, of host {leading[0]}"
 
     def append_one(self) -> bool:
-        """The application of the host that leads appends an excerpt; false where it cannot."""
+        """The application of the host that leads appends an excerpt; false where it cannot, though
+        its cycle has room."""
         led, leading = self._led, self.leading
         count = len(led.appended)
-        if len(leading) == 1:
-            led.applications[leading[0]].append((b"one more, once all is quiet",))
-            word_watch().look()
-        return len(led.appended) > count
+        if len(leading) != 1:
+            return False
+        application = led.applications[leading[0]]
+        application.append((b"one more, once all is quiet",))
+        word_watch().look()
+        return len(led.appended) > count or application.has_full_cycle
 
     @property
     def answering(self) -> Iterator[Pair]:

@@ -26,7 +26,7 @@ from cqrepl.testing.checker import (
     Written,
     digest_of,
 )
-from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost
+from cqrepl.testing.labhosts import BATCHES, NO_ROOM, PAYLOAD_BYTES, Copy, LabHost
 from cqrepl.testing.losses import taking
 from cqrepl.testing.plan import SOURCE, Kind
 from cqrepl.testing.storereader import Begun, Promises, promises
@@ -62,6 +62,11 @@ class LedApplication:
         self._process = copy.host.machine.start("application")
         self._told = ""
         self._waits_until = 0.0
+
+    @property
+    def has_full_cycle(self) -> bool:
+        """True where the last append was refused as its cycle holds no more."""
+        return NO_ROOM in self._told
 
     def go_on(self) -> None:
         """Starts again, if it is dead. After a power cut its first append waits for a source to
