@@ -28,12 +28,15 @@ def engine() -> None:
         require("atheris", "fuzzing needs atheris: pip install atheris")
 
 
-@pytest.mark.timeout(2 * SECONDS + 600)
+@pytest.mark.timeout(200 * SECONDS + 600)
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_found(name: str) -> None:
-    outcome = run_target(name, SECONDS, seed=SEED, every=EVERY)
-    assert outcome.finding is None, told(outcome)
+    for seconds in (SECONDS, 10 * SECONDS, 100 * SECONDS):  # a busy machine needs more of them
+        outcome = run_target(name, seconds, seed=SEED, every=EVERY)
+        assert outcome.finding is None, told(outcome)
+        if outcome.executions > EXECUTIONS_MIN:
+            break
     assert outcome.executions > EXECUTIONS_MIN, outcome.line()
     assert outcome.corpus > 5, outcome.line()
     assert outcome.features > outcome.corpus, outcome.line()
