@@ -314,9 +314,8 @@ class SourceSession:
         self.frames.close()
         self.words.close()
         self._lanes.close()
-        for each in self.outgoing.values():
-            each.close()
-            each.queue.sessions.remove(self)
+        for each in list(self.outgoing.values()):
+            self._drop(each)  # a queue may be let go of before the connection is forgotten
         self._shared.changed.set()
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
