@@ -251,7 +251,10 @@ class FenceDesk:
 
     async def _announce(self, host_id: int, name: str, epoch: int) -> None:
         """Until that host has promised; what keeps it from that may pass."""
-        now = self._host.source.queues[name].epochs.now
+        queue = self._host.source.queues.get(name)
+        if queue is None:  # this host leads it no longer
+            return
+        now = queue.epochs.now
         members = now.members if now.listed == epoch else frozenset[int]()
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=epoch, members=members)
         seconds, said = PAUSE_SECONDS, ""
