@@ -26,7 +26,7 @@ SECONDS = 60.0
 FOR_ONE = {"story": "--story", "capture": "--record", "whole": "--whole"}
 FOR_MANY = {"jobs": "--jobs", "results": "--results"}
 ONE_WAY, BOTH_WAYS, PASSED_ON, CHANGING = "one-way", "both-ways", "passed-on", "changing"
-CHANGING_CUT = "changing-cut"
+CHANGING_CUT, ELECTED = "changing-cut", "elected"
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -49,9 +49,9 @@ class SeedRange(click.ParamType[range]):
 @click.option("--hosts", type=click.IntRange(2, 9), help="So many; drawn if not given.")
 @click.option(
     "--roles",
-    type=click.Choice([ONE_WAY, BOTH_WAYS, PASSED_ON, CHANGING, CHANGING_CUT]),
+    type=click.Choice([ONE_WAY, BOTH_WAYS, PASSED_ON, CHANGING, CHANGING_CUT, ELECTED]),
     help="A source and its sinks, or hosts that are both (drawn if not given); hosts that are both "
-    "and pass copies on; or hosts of one queue that operators pause and promote.",
+    "and pass copies on; or hosts of one queue that operators pause and promote; or that elect.",
 )
 @click.option(
     "--groups",
@@ -154,6 +154,11 @@ def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPl
 def _drawn(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPlan:
     roles, seconds, hosts = options["roles"], options["seconds"], options["hosts"]
     runs = options["runs"]
+    if roles == ELECTED:
+        return RunPlan.elected(
+            seed, seconds, hosts, left_out, runs=runs, groups=options["groups"],
+            rare=options["rare"],
+        )  # fmt: skip
     if roles in (CHANGING, CHANGING_CUT):
         is_cut = roles == CHANGING_CUT
         return RunPlan.of(

@@ -7,7 +7,7 @@ async with running_cluster(folder, 3) as cluster:
 """
 
 import random
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +22,7 @@ from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue.format.index import format_index
 from cqrepl.testing.causes import Cause
 from cqrepl.testing.checker import Written, content, last_index
+from cqrepl.testing.electedqueue import ElectedQueue
 from cqrepl.testing.experiment import NOTHING, Experiment, Scene
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.history import History
@@ -175,6 +176,8 @@ class Cluster:
         self.folder = folder
         self._nursery = nursery
         self._bursts = bursts
+        self._lease, drifts = (0.0, ()) if plan is None else (plan.lease, plan.drifts)
+        self._roll_cycle = roll_cycle
         ids = range(1, hosts + 1)
         queues = _queues(hosts if both_ways else groups, has_number=both_ways)
         self._vias: dict[int, dict[int, int]] = {}  # by the masters of the queues
@@ -186,9 +189,8 @@ class Cluster:
         policies = dict.fromkeys(queues.values(), acks) if changing else {}
         file = partial(self._file, members, queues, policies, experiment.settings)
         for host in ids:
-            disk = _rng(f"disk {host}", seed)
             self.hosts[host] = LabHost(
-                Machine(host, folder / f"host{host}", disk, self.story),
+                Machine(host, folder / f"host{host}", _rng(f"disk {host}", seed), self.story),
                 self.network,
                 self._freezer,
                 nursery,
@@ -198,10 +200,9 @@ class Cluster:
                 file=file() if both_ways or changing else None,
                 runs=host not in with_frames,
             )
-        self.led = {
-            group: LedQueue(self.hosts, roll_cycle, rate, seed, group)
-            for group in (queues if changing else ())
-        }
+        for each, drift in zip(self.hosts.values(), drifts, strict=False):
+            each.machine.drift = drift
+        self.led = self._led_queues(queues if changing else (), rate, seed)
         rngs = {each: _rng(_application(each, both_ways), seed) for each in queues}
         self.streams = {
             master: self._stream(master, name, roll_cycle, rate, rngs[master])
@@ -220,15 +221,30 @@ class Cluster:
         ids = [each for each in members if each != LIAR_HOST]
         masters = {name: master_of(each, ids) for each, name in queues.items()}
         routes = {queues[master]: vias for master, vias in self._vias.items()}
-        return LabFile(hosts=members, masters=masters, acks=acks, routes=routes, settings=settings)
+        return LabFile(
+            hosts=members,
+            masters=masters,
+            acks=acks,
+            routes=routes,
+            settings=settings,
+            lease=self._lease,
+            roll_cycle=self._roll_cycle,
+        )
+
+    def _led_queues(self, groups: Iterable[int], rate: float, seed: int) -> dict[int, LedQueue]:
+        make = ElectedQueue if self._lease else LedQueue
+        return {each: make(self.hosts, self._roll_cycle, rate, seed, each) for each in groups}
 
     def _scene(self, experiment: Experiment, plan: RunPlan | None, seed: int) -> Scene:
         """The sites of a user, none of which has begun."""
         written = [each.written for each in self.led.values()]
         written += [each.written for each in self.streams.values()]
         for each_written in written:
-            each_written.is_open = experiment.writes
+            each_written.is_open = each_written.is_open or experiment.writes
         history, quiet = History(self.story), trio.Event()
+        for led in self.led.values():
+            if isinstance(led, ElectedQueue):
+                led.history, led.is_alone = history, not experiment.writes
         addresses = {host: address_of(host) for host in self.hosts}
         workloads, services = {}, {}
         for nth, work in enumerate(experiment.services):
@@ -278,7 +294,7 @@ class Cluster:
         for stream in self.streams.values():
             stream.application.append()
         for led in self.led.values():
-            led.applications[led.master].append()
+            led.begin()
         for each in self.hosts.values():
             each.start()
         for host, site in self.scene.workloads.items():

@@ -127,6 +127,21 @@ WEIGHTS_CHANGING: Final = {
     Kind.PROMOTE: 6,
     Kind.FAIL_OVER: 6,
 }
+WEIGHTS_ELECTED: Final[dict[Kind, int]] = {
+    **{
+        kind: weight
+        for kind, weight in WEIGHTS_CHANGING.items()
+        if kind not in (Kind.PAUSE, Kind.PROMOTE, Kind.FAIL_OVER)
+    },
+    Kind.KILL: 6,
+    Kind.FREEZE: 5,
+    Kind.CUT: 4,
+    Kind.STALL: 4,
+    Kind.STALL_ONE_WAY: 4,
+    Kind.CLOCK_STEP: 3,
+    Kind.PROMOTE: 1,
+    Kind.STEP_DOWN: 1,
+}
 BY_RELOADS: Final = frozenset({Kind.NEW_MASTER, Kind.OTHER_QUEUE, Kind.LIMIT})
 WEIGHTS_RELOADING: Final = {
     kind: weight

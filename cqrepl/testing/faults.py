@@ -19,6 +19,8 @@ from cqrepl.surroundings import within
 from cqrepl.testing.causes import CLOCKS_DIFFER_SECONDS, Cause
 from cqrepl.testing.checker import BrokenPromiseError, content, is_readable
 from cqrepl.testing.cluster import Cluster, Stream
+from cqrepl.testing.electedoperator import ElectedOperator
+from cqrepl.testing.electedqueue import ElectedQueue
 from cqrepl.testing.experiment import OwnFault
 from cqrepl.testing.faultkinds import BY_OPERATORS
 from cqrepl.testing.labhosts import Copy, fill_with_others
@@ -76,7 +78,7 @@ class Injector:
         self._faults = own or {}
         self._liars: Machine | None = None
         self.operators = {
-            group: Operator(
+            group: (ElectedOperator if isinstance(led, ElectedQueue) else Operator)(
                 led, cluster.hosts, cluster.network, cluster.story, self._cut_power, self._start
             )
             for group, led in cluster.led.items()
@@ -187,8 +189,11 @@ class Injector:
     async def _clock_step(self, fault: Fault) -> None:
         self._mortal(fault).machine.skew_ns += int(fault.step_s * 1e9)
         if abs(fault.step_s) > CLOCKS_DIFFER_SECONDS:
+            cause = Cause(fault.kind, fault.host, 0)
             for stream in self._cluster.streams.values():
-                stream.causes.append(Cause(fault.kind, fault.host, 0))
+                stream.causes.append(cause)
+            for led in self._cluster.led.values():
+                led.causes.append(cause)
 
     async def _act(self, fault: Fault) -> None:
         """As an operator."""

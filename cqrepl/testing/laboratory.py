@@ -22,6 +22,8 @@ from trio.testing import MockClock
 from cqrepl.testing.bystander import Bystander
 from cqrepl.testing.checker import BrokenPromiseError, check_agreed, check_moving
 from cqrepl.testing.cluster import Cluster, running_cluster
+from cqrepl.testing.electedjudge import ElectedJudge
+from cqrepl.testing.electedqueue import ElectedQueue
 from cqrepl.testing.experiment import NOTHING, Check, Experiment, MakeProgram, OwnFault
 from cqrepl.testing.faults import Injector
 from cqrepl.testing.history import History
@@ -238,7 +240,10 @@ class _Laboratory:
         """Applications, and programs that wait, at the hosts of a queue whose leader changes."""
         waits = LedWaits(led, self.plan.acks, is_timed=self._has_waits)
         self.waits.append(waits)
-        self._led_judges.append(LedJudge(led, operator, waits, self._story))
+        if isinstance(led, ElectedQueue):
+            self._led_judges.append(ElectedJudge(led, operator, waits, self._story))
+        else:
+            self._led_judges.append(LedJudge(led, operator, waits, self._story))
         for application in led.applications.values():
             nursery.start_soon(application.run)
         nursery.start_soon(waits.run)

@@ -24,6 +24,13 @@ HEARTBEAT_MS: Final = 500
 TIMEOUT_MS: Final = 2000
 LIAR_HOST: Final = 99  # a member of each cluster, which only dials
 
+ELECTED_WAIT_SECONDS: Final = 5.0
+# of queues whose leaders are elected
+ELECTED_POLICY: Final = (
+    f"level: synced, from: majority, timeout: {ELECTED_WAIT_SECONDS:g}s, on_timeout: fail"
+)
+_BASES: Final = 'baseSourcePath: "{0}", baseSinkPath: "{0}"'
+
 Node = Source | Sink | Host
 
 # flow mappings, as Chronicle's documentation has them
@@ -33,8 +40,7 @@ _CLUSTER: Final = """\
     context: !QueueClusterContext {{
       heartbeatIntervalMs: {interval},
       heartbeatTimeoutMs: {timeout},
-      baseSourcePath: "{base}",
-      baseSinkPath: "{base}",
+      {base},
     }}
     {hosts}
   }},
@@ -90,6 +96,8 @@ class LabFile:
         routes: from whom hosts take a queue that is passed on, by its name and their ids.
         limit: bytes of excerpts a second that each host is sent; 0 for any number.
         settings: what else stands in its `cqrepl` node.
+        lease: seconds, where the leaders of the queues are elected; else 0.
+        roll_cycle: of the queues that the host makes then.
     """
 
     hosts: Sequence[int]
@@ -98,6 +106,8 @@ class LabFile:
     routes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     limit: int = 0
     settings: str = ""
+    lease: float = 0.0
+    roll_cycle: str = ""
 
     def plan(self, start: HostStart, base: Path) -> HostPlan:
         """The plan that `cqrepl run` makes of the file now.
@@ -105,24 +115,22 @@ class LabFile:
         Args:
             base: the directory of all queues of the host.
         """
-        queues = [
-            f"{name}: {{ acknowledge: true, masterId: {master} }}"
-            for name, master in self.masters.items()
-        ]
+        queues = [f"{name}: {{ {self._entry(name)} }}" for name in self.masters]
         rest = "" if start.ack_log is None else f', source: {{ ackLog: "{start.ack_log}" }}'
         if self.routes:
             routes = [f"{name}: {dict(vias)}" for name, vias in self.routes.items()]
             rest += f", routes: {{ {', '.join(routes)} }}"
         if self.acks:
-            policies = [
-                f"{name}: {{ level: appended, from: {count} }}" for name, count in self.acks.items()
-            ]
+            policies = [f"{name}: {{ {self._policy(count)} }}" for name, count in self.acks.items()]
             rest += f", ack: {{ {', '.join(policies)} }}, limitRate: {self.limit}"
+        if self.lease:
+            lease_ms = round(self.lease * 1000)
+            rest += f", cluster: {{ election: majority, leaseTimeout: {lease_ms}ms }}"
         rest += f", {self.settings}" if self.settings else ""
         text = _CLUSTER.format(
             interval=HEARTBEAT_MS,
             timeout=TIMEOUT_MS,
-            base=base,
+            base=f'basePath: "{base}"' if self.lease else _BASES.format(base),
             hosts="\n    ".join(map(_entry, self.hosts)),
             queues=",\n    ".join(queues),
             runs=str(start.runs).lower(),
@@ -130,6 +138,14 @@ class LabFile:
         )
         config = read_cluster(text.encode(), "cluster.yaml")
         return plan_host(config, start.host, in_effect(config, {}, {}))
+
+    def _entry(self, name: str) -> str:
+        if self.lease:
+            return f"acknowledge: true, rollCycle: {self.roll_cycle}"
+        return f"acknowledge: true, masterId: {self.masters[name]}"
+
+    def _policy(self, count: int) -> str:
+        return ELECTED_POLICY if self.lease else f"level: appended, from: {count}"
 
 
 def serving_by_file(start: HostStart, file: LabFile, base: Path) -> Host:

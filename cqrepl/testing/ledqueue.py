@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 
@@ -41,6 +42,28 @@ class LedExcerpt:
     host: int
     at: float
     epoch: int
+
+
+class LedWriter(Protocol):
+    """An application beside one host.
+
+    Attributes:
+        newest: what it has appended last, in this run of it.
+    """
+
+    newest: LedExcerpt | None
+
+    def go_on(self) -> None:
+        """Starts again, if it is dead."""
+
+    async def run(self) -> None:
+        """Appends for ever, while it may."""
+
+    def flood(self, payloads: Sequence[bytes]) -> None:
+        """Appends all of these at once, if it may."""
+
+    def append(self, payloads: Sequence[bytes] | None = None) -> None:
+        """One excerpt, or a few; or these."""
 
 
 class LedApplication:
@@ -184,14 +207,23 @@ class LedQueue:
         self.losing: set[int] = set()
         self.causes: list[Cause] = []
         self.have_led: set[int] = set()
-        self.applications = {
-            host: LedApplication(
-                self, copy, roll_cycle, rate, random.Random(f"led {host} {self.draws}")
+        self.applications: Mapping[int, LedWriter] = {
+            host: self._application(
+                copy, roll_cycle, rate, random.Random(f"led {host} {self.draws}")
             )
             for host, copy in self.copies.items()
         }
         self._epochs: dict[int, Begun] = {}  # that were begun, by number
         self._promised: dict[int, Promises] = {}
+
+    def _application(
+        self, copy: Copy, roll_cycle: str, rate: float, rng: random.Random
+    ) -> "LedWriter":
+        return LedApplication(self, copy, roll_cycle, rate, rng)
+
+    def begin(self) -> None:
+        """Makes the queue, at the host that leads it first."""
+        self.applications[self.master].append()
 
     @property
     def all_copies(self) -> list[Copy]:

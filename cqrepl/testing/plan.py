@@ -30,6 +30,7 @@ from cqrepl.testing.faultkinds import (
     WEIGHTS_AT_SERVICES,
     WEIGHTS_BOTH_WAYS,
     WEIGHTS_CHANGING,
+    WEIGHTS_ELECTED,
     WEIGHTS_RELOADING,
 )
 from cqrepl.testing.faultkinds import Kind as Kind  # part of a plan: it is imported from here
@@ -54,6 +55,12 @@ SHARE_AWAY: Final = 1 / 4  # of the faults that take a process away
 AWAY: Final = frozenset({"kill", "kill-at-call", "freeze", "stop", "fail-over", "power-cut"})
 RATES_CHANGING: Final = (1.0, 4.0, 4.0, 10.0)
 FAULT_EVERY_SECONDS_CHANGING: Final = (1.5, 3.0, 6.0)
+# clusters whose leaders are elected
+HOSTS_ELECTED: Final = (3, 3, 3, 4, 5, 5)
+LEASES_SECONDS: Final = (1.0, 1.0, 2.0, 3.0)
+GROUPS_ELECTED: Final = (1, 1, 2)
+DRIFT_MAX: Final = 1 / 130  # of a clock: two differ by less than a lease allows for
+FAULT_EVERY_SECONDS_ELECTED: Final = (2.0, 4.0, 8.0)
 SHARE_WITH_BURSTS: Final = 1 / 3
 RATE_WITH_BURSTS: Final = 30.0  # appends a second, of each application: a burst every ten seconds
 SHARE_WITH_FRAMES: Final = 1 / 4  # of the hosts, where it is drawn which have `--frames`
@@ -125,6 +132,8 @@ class RunPlan:
         services: how many a user has brought, on machines of their own.
         acks: where roles change, how many other hosts the policy of the queue waits for.
         cut_inside: as the faults were drawn, where roles change.
+        lease: seconds, where roles change by elections; else 0.
+        drifts: of the clocks of the hosts by which leases are counted, in the order of their ids.
     """
 
     seed: int
@@ -143,6 +152,8 @@ class RunPlan:
     services: int = field(default=0, repr=False)
     groups: int = field(default=1, repr=False)
     rare: bool = field(default=False, repr=False)
+    lease: float = field(default=0.0, repr=False)
+    drifts: tuple[float, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(
@@ -243,6 +254,46 @@ class RunPlan:
             with_frames=tuple(_with_frames(seed, count, runs)),
         )
 
+    @classmethod
+    def elected(
+        cls,
+        seed: int,
+        seconds: float,
+        hosts: int | None = None,
+        without: Iterable[Kind] = (),
+        *,
+        runs: bool | None = None,
+        groups: int | None = None,
+        rare: bool | None = None,
+    ) -> Self:
+        """The plan of hosts that elect the leaders of their queues. The arguments are those of
+        `of`."""
+        rng = random.Random(f"elected {seed}")
+        drawn, roll_cycle = rng.choice(HOSTS_ELECTED), rng.choice(ROLL_CYCLES)
+        rate, pause = rng.choice(RATES_CHANGING), rng.choice(FAULT_EVERY_SECONDS_ELECTED)
+        lease, queues = rng.choice(LEASES_SECONDS), rng.choice(GROUPS_ELECTED)
+        count = drawn if hosts is None else hosts
+        drifts = random.Random(f"drifts {seed}")
+        start = 2 * lease  # a leader is there by then
+        faults = _faults(
+            rng, pause, start, seconds, lambda at: _fault_changing(rng, WEIGHTS_ELECTED, at, count)
+        )
+        plan = cls(
+            seed=seed,
+            seconds=seconds,
+            hosts=count,
+            roll_cycle=roll_cycle,
+            rate=rate,
+            faults=_without(_away(seed, faults), without),
+            changing=True,
+            acks=count // 2,
+            with_frames=tuple(_with_frames(seed, count, runs)),
+            rare=_rare(seed, rare),
+            lease=lease,
+            drifts=tuple(round(drifts.uniform(-DRIFT_MAX, DRIFT_MAX), 6) for _ in range(count)),
+        )
+        return plan._with_groups(queues if groups is None else groups)
+
     def with_parts(self, services: int, own: Iterable[str]) -> Self:
         """The same plan for a run with parts of a user, and faults for them besides, drawn from the
         seed.
@@ -308,11 +359,13 @@ class RunPlan:
         later += [f"{self.groups} groups"] if self.groups > 1 else []
         later += ["rare choices"] if self.rare else []
         later += [f"{self.services} services"] if self.services else []
+        later += [f"elected, {self.lease} s, {self.drifts}"] if self.lease else []
         text = repr(self) + "".join(later)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         roles = " both ways" if self.both_ways else " changing roles" if self.changing else ""
+        roles = f" electing, lease {self.lease:g} s" if self.lease else roles
         roles += ", copies passed on" if self.routes else ""
         roles += ", cut inside documents" if self.cut_inside else ""
         roles += f", {self.acks} waited for" if self.changing else ""

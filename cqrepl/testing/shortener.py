@@ -40,7 +40,8 @@ class _Shortening:
 
     def run(self) -> None:
         self._faults()
-        self._try(lambda plan: replace(plan, hosts=2, faults=tuple(_about(plan, 2))))
+        fewest = 3 if self.best.plan.lease else 2  # two elect none
+        self._try(lambda plan: replace(plan, hosts=fewest, faults=tuple(_about(plan, fewest))))
         self._try(_ends_with_the_last_fault)
         self._faults()
         self._try(lambda plan: replace(plan, rare=False))

@@ -50,5 +50,6 @@ def assert_kept(plan: RunPlan) -> None:
             print(line)
     cut = "-cut" if plan.cut_inside else ""
     roles = f"--roles changing{cut} " if plan.changing else ""
+    roles = "--roles elected " if plan.lease else roles
     words = f"{roles}--seed {plan.seed} --seconds {plan.seconds:g}"
     assert outcome.broken is None, f"python -m cqrepl.testing {words}: {outcome.broken}"

@@ -1,0 +1,64 @@
+"""Hosts that elect the leaders of their queues, under faults."""
+
+from functools import partial
+
+import pytest
+
+from cqrepl.testing.known import LEFT_OUT
+from cqrepl.testing.laboratory import Outcome, run
+from cqrepl.testing.plan import DRIFT_MAX, Fault, Kind, RunPlan
+from tests.support.schedules import assert_kept, schedule, seeds
+
+SECONDS = 20.0
+LONG_SECONDS = 60.0
+LONG_SEEDS = range(1, 101)
+
+# seeds of three hosts for twenty seconds that have found a fault, which was mended
+FOUND = {
+    942963712: "a leader that has just stepped down announces its epoch",
+}
+
+plan = partial(schedule, hosts=3, rate=4.0, changing=True, lease=1.0, seed=3)
+
+
+def epochs(outcome: Outcome) -> list[str]:
+    """The epochs that hosts have led in, in order."""
+    words = "this host leads it in epoch "
+    return [each.text.split(words)[1] for each in outcome.story if words in each.text]
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_every_promise_is_kept(seed: int) -> None:
+    assert_kept(RunPlan.elected(seed, SECONDS, 3, LEFT_OUT))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_every_promise_is_kept_for_longer_by_more_hosts(seed: int) -> None:
+    assert_kept(RunPlan.elected(seed, LONG_SECONDS, without=LEFT_OUT))
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=FOUND.values())
+def test_what_was_mended_stays_so(seed: int) -> None:
+    assert_kept(RunPlan.elected(seed, SECONDS, 3, LEFT_OUT))
+
+
+def test_seeds_draw_all_that_an_election_meets() -> None:
+    drawn = [RunPlan.elected(seed, LONG_SECONDS) for seed in range(100)]
+    assert {each.hosts for each in drawn} == {3, 4, 5}
+    assert {each.lease for each in drawn} == {1.0, 2.0, 3.0}
+    assert {each.groups for each in drawn} == {1, 2}
+    assert all(len(each.drifts) == each.hosts for each in drawn)
+    assert all(abs(drift) <= DRIFT_MAX for each in drawn for drift in each.drifts)
+    assert len({each.key for each in drawn}) == len(drawn)
+    kinds = {fault.kind for each in drawn for fault in each.faults}
+    assert kinds >= {Kind.KILL, Kind.FREEZE, Kind.POWER_CUT, Kind.STALL_ONE_WAY, Kind.CLOCK_STEP}
+
+
+def test_a_leader_that_thaws_when_all_its_connections_are_over_follows_the_next_one() -> None:
+    """It steps down in the very moment in which its connections end."""
+    frozen = [Fault(8.0 + 12 * nth, Kind.FREEZE, nth + 1, 0, 9.0) for nth in range(3)]
+    outcome = run(plan(*frozen, seconds=45.0))
+    assert outcome.broken is None, outcome.broken
+    assert epochs(outcome)[:2] == ["1", "2"]
