@@ -11,6 +11,7 @@ from cqrepl.config.electionplan import with_groups
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.hostplan import AddressBook, HostPlan, check_places, in_effect, plan_host
 from cqrepl.config.keys import process_keys
+from cqrepl.config.serviceplan import plan_services
 from cqrepl.config.yamltree import shown
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
@@ -82,8 +83,10 @@ def _plan_named(config: ClusterConfig, options: Options) -> HostPlan | None:
     host_id = options["host_id"]
     if host_id is not None:
         assert isinstance(host_id, int)
-        return plan_host(config, host_id, process)
-    plan_host(config, min(config.hosts), process)
+        plan = plan_host(config, host_id, process)
+        plan_services(plan)
+        return plan
+    plan_services(plan_host(config, min(config.hosts), process))
     return None
 
 

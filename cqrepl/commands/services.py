@@ -36,6 +36,7 @@ class Services:
         boards = [
             BoardService(name, each, lambda: dict(self._plan.addresses))
             for name, each in self._plan.boards.items()
+            if each.group in self._paths  # this host has a copy of it
         ]
         self.desk = TaskDesk(boards)
         self._snapshots = Snapshots(self._others, self._leader)
@@ -45,7 +46,7 @@ class Services:
     @property
     def programs(self) -> list[Program]:
         """Those that its host has."""
-        return [self.desk, self._snapshots] if self._plan.boards else []
+        return [self.desk, self._snapshots] if self.desk.boards else []
 
     @asynccontextmanager
     async def running(self, host: Host) -> AsyncIterator[None]:

@@ -32,6 +32,7 @@ from cqrepl.replicator.agreement.consent import ReturnSettings
 from cqrepl.replicator.settings import NO_HOST, HostSettings, SinkSettings, SourceSettings
 
 GROUP_POLICY: Final = PRESETS["broker-quorum"]  # where a group is given no other
+ALONE: Final = PRESETS["queue-unacknowledged"]  # the same, of a group with one member
 _TCP: Final = "tcp://"
 _SHOWN: Final = 60  # characters of the name of a variable
 _ALIKE: Final = 0.8  # and more: a variable that was meant to be another one
@@ -392,7 +393,11 @@ def _policies(
     """
     assert isinstance(setting.value, dict)
     found: dict[str, AckPolicy] = {}
-    groups = {each.name: GROUP_POLICY for each in config.queues.values() if each.is_group}
+    groups = {
+        each.name: GROUP_POLICY if routes.takers(each.name, host_id, leader_id=host_id) else ALONE
+        for each in config.queues.values()
+        if each.is_group
+    }
     for name, policy in (groups | setting.value).items():
         try:
             made = _policy(config, name, policy, routes)

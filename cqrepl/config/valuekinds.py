@@ -166,10 +166,14 @@ def _groups(text: str) -> Groups:
     members = tuple(int(each) for each in said["members"].split("+")) if "members" in said else ()
     if not set(members) <= set(HOST_IDS) or len(set(members)) < len(members):
         raise Unfit(f"expected host ids as members of groups, each once, got {said['members']!r}")
+    try:
+        roll_cycle = _roll_cycle(said["rollCycle"]) if "rollCycle" in said else None
+    except ValueError as error:
+        raise Unfit(f"rollCycle of groups: {error}") from None
     return Groups(
         count=count,
         members=members,
-        roll_cycle=_roll_cycle(said["rollCycle"]) if "rollCycle" in said else None,
+        roll_cycle=roll_cycle,
         preferred=_boolean(said.get("preferred", "true")),
     )
 

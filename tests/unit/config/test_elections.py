@@ -69,6 +69,11 @@ def test_groups_are_queues_that_members_lead_in_turn() -> None:
     assert not off.gives_back
 
 
+def test_a_group_of_one_member_waits_for_no_other_host() -> None:
+    plan = planned("{groups: {count: 1, members: [1]}}", queues="")
+    assert plan.settings.source.policies["g0"].hosts_min == 0
+
+
 def test_candidates_may_stand_in_zookeeper_also_where_there_are_two() -> None:
     pytest.importorskip("kazoo")
     servers = "{hosts: [zk1:2181, zk2:2181], path: /queues/, sessionTimeout: 4s}"
@@ -107,6 +112,11 @@ def test_kazoo_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
             "c.yaml:9:32: 'groups': expected ids of hosts (1, 2, 3) as members, got 9",
         ),
         ("{groups: {members: [1]}}", {}, "c.yaml:9:22: expected a 'count' of groups, got none"),
+        (
+            "{groups: {count: 1, rollCycle: YEARLY}}",
+            {},
+            "rollCycle of groups: expected the name of a roll cycle, got 'YEARLY'",
+        ),
         ("{groups: {count: 65}}", {}, "expected a count of groups from 1 to 64, got '65'"),
         ("{groups: {count: 1, members: [1, 1]}}", {}, "as members of groups, each once, got '1+1'"),
         ("{groups: {count: 1, size: 2}}", {}, "expected count, members, rollCycle and preferred"),

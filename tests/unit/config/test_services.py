@@ -6,6 +6,7 @@ import pytest
 
 from cqrepl.broker.service import BoardSettings
 from cqrepl.cluster.checkpoints import CheckpointSettings
+from cqrepl.commands.services import Services
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.hostplan import in_effect, plan_host
@@ -45,6 +46,16 @@ def test_boards_are_read() -> None:
         group="orders", lease_seconds=5.0, attempts=7, backoff_ms=2000, keep_ms=3_600_000
     )
     assert planned("{jobs: {group: orders}}").boards["jobs"] == BoardSettings(group="orders")
+
+
+def test_a_host_has_no_board_whose_group_it_has_no_copy_of() -> None:
+    cluster = "{groups: {count: 1, members: [1]}}"
+    text = TEXT.format(tasks="{jobs: {group: g0}}", cluster=cluster).replace("data", "d/$hostId")
+    config = read_cluster(text.encode(), "c.yaml")
+    plans = [plan_host(config, each, in_effect(config, {}, {})) for each in (1, 2)]
+    boards = [Services(each).desk.boards.keys() for each in plans]
+    assert boards == [{"jobs"}, set()]
+    assert Services(plans[1]).programs == []
 
 
 def test_checkpoints_and_retention_are_read() -> None:
