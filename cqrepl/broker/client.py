@@ -240,6 +240,7 @@ class TaskClient:
                         await trio.sleep(0.005)
                 if visit.half is not None:
                     await self._stay(visit, visit.half)
+                    visit.why = visit.why or visit.half.why
                 else:
                     visit.why = visit.why or "it was not reached"
         except* (NetError, OSError, trio.TooSlowError) as errors:

@@ -136,15 +136,15 @@ class BoardService:
 
     def apply(self, batch: ExcerptBatch, committed: int) -> None:
         """Takes records."""
-        with self._guard:
-            for index, data in batch:
-                said = decode(data)
+        for index, data in batch:
+            said = decode(data)
+            with self._guard:  # for one record: the event loop waits for it
                 effect = self.board.apply(index, said)
                 pending = self._pending.get(said.number("ask"))
-                if pending is not None and pending.said.name == said.name:
-                    pending.effect = effect
-                    if said.name == "read":
-                        pending.rows = self._rows(pending.asked)
+            if pending is not None and pending.said.name == said.name:
+                pending.effect = effect
+                if said.name == "read":  # only this thread changes the board
+                    pending.rows = self._rows(pending.asked)
 
     def snapshot(self, out: BinaryIO) -> None:
         """Writes the state."""
@@ -165,8 +165,7 @@ class BoardService:
         count = min(asked.number("count") or ROWS_MAX, ROWS_MAX)
         wanted, kind = asked.text("status"), asked.text("type")
         rows: list[TaskWords] = []
-        for number in sorted(self.board.tasks, reverse=True):
-            task = self.board.tasks[number]
+        for task in reversed(self.board.tasks.values()):  # they are in order, also of a snapshot
             if wanted in ("", task.status.value) and kind in ("", task.type):
                 rows.append(TaskWords("task", task.values(with_data=False)))
                 if len(rows) == count:

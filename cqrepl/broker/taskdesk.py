@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from cqrepl.broker.fields import TEXT_MAX, TaskWords
 from cqrepl.broker.service import BoardService
 from cqrepl.broker.taskkind import TaskAsked, TaskKind
 from cqrepl.host import Host
@@ -37,8 +38,16 @@ class TaskDesk:
 
     async def told(self, link: LinkView, event: object) -> None:
         """A client asks."""
-        if isinstance(event, TaskAsked):
-            self.boards[event.half.board].asked(event.half, event.said)
+        if not isinstance(event, TaskAsked):
+            return
+        board = self.boards.get(event.half.board)
+        if board is not None:
+            board.asked(event.half, event.said)
+            return
+        known = ", ".join(sorted(self.boards))
+        why = f"expected one of the boards {known}, got {event.half.board[:TEXT_MAX]!r}"
+        ask = event.said.number("ask")
+        event.half.say(TaskWords("refused", {"ask": ask, "why": why}))
 
     @asynccontextmanager
     async def running(

@@ -22,6 +22,7 @@ from wire import Reader, Writer
 TASKS_CAPABILITY: Final = "tasks"
 CSP_PREFIX: Final = "/tasks/"
 ASKS_MAX: Final = 1024  # of one client, that are not answered yet
+UNREAD_MAX: Final = 64 << 20  # bytes of answers to one client that has not taken them; then it ends
 
 
 class TaskAsked(NamedTuple):
@@ -34,31 +35,48 @@ class TaskAsked(NamedTuple):
 class Half:
     """One side of the conversation.
 
+    Args:
+        unread_max: so many bytes of answers wait at most for the other side to take them.
+
     Attributes:
         is_over: the other side is gone; `ended` tells so.
+        why: it is over; empty where the other side does not say.
         worker: the name of the worker at the other side; empty for none.
     """
 
     deadline = math.inf
 
-    def __init__(self, csp: str, link: LinkView, cid: Cid | None = None) -> None:
+    def __init__(
+        self, csp: str, link: LinkView, cid: Cid | None = None, unread_max: float = math.inf
+    ) -> None:
         self.csp = csp
         self.board = csp.removeprefix(CSP_PREFIX)
         self.is_over = False
+        self.why = ""
         self.worker = ""
         self.unanswered = 0
         self.cid = cid  # of a client's half: once it is registered
         self.ended = trio.Event()
         self._link = link
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[tuple[bytes, int]] = deque()  # with what counts as unread
+        self._unread = 0
+        self._unread_max = unread_max
         self._reader = PieceReader(MESSAGE_MAX)
 
     def say(self, said: TaskWords) -> None:
         """Sends this. In the event loop."""
-        if not self.is_over:
-            self._waiting.extend(pieces(said.encoded()))
-            assert self.cid is not None
-            self._link.wake(self.cid)
+        if self.is_over:
+            return
+        if self._unread > self._unread_max:
+            got = f"got one that has left {self._unread} bytes"
+            self.end(f"expected a client that takes its answers, {got}")
+            return
+        is_work = said.name == "work"  # of which a worker has only so much as it has slots
+        for each in pieces(said.encoded()):
+            self._waiting.append((each, 0 if is_work else len(each)))
+            self._unread += self._waiting[-1][1]
+        assert self.cid is not None
+        self._link.wake(self.cid)
 
     def end(self, why: str) -> None:
         """Ends the conversation on both sides."""
@@ -75,10 +93,15 @@ class Half:
         """Nothing is due."""
 
     def produce(self, room: int) -> bytes:
-        return self._waiting.popleft() if self._waiting else b""
+        if not self._waiting:
+            return b""
+        document, unread = self._waiting.popleft()
+        self._unread -= unread
+        return document
 
     def closed(self, reason: str) -> None:
         self.is_over = True
+        self.why = reason
         self._waiting.clear()
         self.ended.set()
 
@@ -106,8 +129,6 @@ class TaskKind:
     def accept(
         self, csp: str, cid: Cid, body: object, link: LinkView, now: float
     ) -> SubHandler | str:
-        name = csp.removeprefix(CSP_PREFIX)
-        if name not in self._boards:
-            known = ", ".join(sorted(self._boards)) or "none"
-            return f"expected one of the boards {known}, got {name!r}"
-        return Half(csp, link, cid)
+        if not self._boards:
+            return f"expected a host with boards, got a client asked for {csp!r}"
+        return Half(csp, link, cid, UNREAD_MAX)

@@ -96,7 +96,7 @@ MISTAKES: Final = (
     (("show", "one"), 2, "expected the id of a task, as `list` shows it, got 'one'"),
     (("submit", "--type", "a b", "x"), 5, "expected a type without blanks, got 'a b'"),
     (("work", "--type", "a", "--exec", "'"), 2, "--exec: expected a command"),
-    (("list", "--board", "others", "--wait", "1s"), 3, "no host served board 'others'"),
+    (("list", "--board", "others", "--wait", "1s"), 3, "one of the boards jobs, got 'others'"),
     (("list", "--at", "nowhere", "--wait", "1s"), 2, "--at: "),
 )
 

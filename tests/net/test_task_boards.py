@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from cqrepl.broker.client import TasksRefused
-from cqrepl.broker.fields import DATA_MAX
+from cqrepl.broker.fields import DATA_MAX, TaskWords
 from cqrepl.broker.taskboard import Status
 from cqrepl.replicator.rolelog import Role
 from tests.support.boards import boards
@@ -138,6 +138,24 @@ async def test_a_board_that_has_not_begun_refuses(
             await eventually(lambda: "board 'jobs' is about to begin" in client.why)
             await made.run_board(1)
     assert "has failed" not in caplog.text
+
+
+async def test_a_client_that_takes_no_answers_ends(tmp_path: Path) -> None:
+    """Its host keeps no more of them than so much; what a worker is given does not count."""
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        async with made.client(1).running() as client:
+            await client.submit("mail", b"", key="1")
+            (half,) = made.board(1)._halves
+            half._unread_max = 100_000
+            for _ in range(3):
+                half.say(TaskWords("work", {"payload": bytes(DATA_MAX)}))
+            half.say(TaskWords("task", {"payload": bytes(60_000)}))
+            half.say(TaskWords("task", {"payload": bytes(60_000)}))
+            assert half.produce(1 << 16)
+            half.say(TaskWords("answer"))
+            assert half.produce(1 << 16) == b""
+            await client.submit("mail", b"")  # on another one
+    assert "expected a client that takes its answers, got one that has left 12" in client.why
 
 
 async def test_long_payloads_and_results_go_in_pieces(tmp_path: Path) -> None:
