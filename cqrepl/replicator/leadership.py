@@ -440,6 +440,11 @@ class Leading:
             self.policy, self._marks_at({AckLevel.APPENDED, self.policy.level}), INDEX_MAX
         )
 
+    def wanted_beyond(self, safe: int) -> Wanted | None:
+        """The least that has to come at the board for the queue's own policy to call more safe than
+        up to this index; None where no host is waited for, or it is not known which are all."""
+        return self._wanted(safe + 1, self.policy) if self.policy.hosts_min is not None else None
+
     def marks(self) -> Mapping[int, Mapping[AckLevel, int]]:
         """The index up to which each level is true of each host, in this run of the source."""
         return self._marks_at(AckLevel)

@@ -5,7 +5,6 @@ queue is opened for reading; the marks of what was sent and acknowledged are rai
 store. Only while a sink copies back is the queue written, and locked for every other writer.
 """
 
-import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -36,6 +35,7 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.lostcycles.lostfiles import LostFiles
 from cqrepl.replicator.marks.ackboard import AckBoard
+from cqrepl.replicator.outgoing.commitwatch import CommitWatch
 from cqrepl.replicator.outgoing.latequeues import LateQueues, Told
 from cqrepl.replicator.outgoing.lineagedesk import AUDIT_SECONDS
 from cqrepl.replicator.outgoing.sinkprogress import SinkProgress
@@ -66,9 +66,6 @@ from cqrepl.replicator.settings import (
 )
 from cqrepl.surroundings import surroundings
 
-COMMIT_SECONDS: Final = 1.0  # to the next look at marks that native lanes may have raised
-COMMIT_PAUSE_SECONDS: Final = 0.05  # between two words of it at least
-COMMIT_REST_SECONDS: Final = 0.025  # of which at least
 TAILERS_MOVE_SECONDS: Final = 0.1  # between two looks at named tailers while one moves
 TAILERS_REST_SECONDS: Final = 1.0  # and while none does
 STOPS_PAUSE_SECONDS: Final = 0.05  # while a queue has stopped for one sink, and goes on for another
@@ -92,6 +89,7 @@ class Source:
         self._late = late
         self._bell = bell
         self._shared = SourceShared(settings, self.queues, late.troubles, bell.changed)
+        self._commits = CommitWatch(self.queues, self._sessions, bell)
         self.role_watchers = RoleWatchers()
         for queue in queues:
             queue.note_stop = self._shared.note_stop
@@ -235,35 +233,12 @@ class Source:
             nursery.start_soon(self._late.work, opened_late)
             if surroundings().has_threads:  # else a step of a pump is counted when it is over
                 nursery.start_soon(self._bell.hear, self._count)
+                nursery.start_soon(self._commits.work)
             nursery.start_soon(self._end_waits)
-            nursery.start_soon(self._tell_commits)
+            nursery.start_soon(self._commits.look, self._take_wanted)
             nursery.start_soon(self._tell_tailers)
             yield
             nursery.cancel_scope.cancel()
-
-    async def _tell_commits(self) -> None:
-        """Tells sinks up to where their queues are safe, when that has moved: soon after it is
-        known here, and at the latest after a second."""
-        while True:
-            began = trio.current_time()
-            seconds = await self._tell_levels()
-            took = trio.current_time() - began
-            with trio.move_on_after(seconds):
-                await self._shared.changed.wait()
-            # of what all took in turns, others had half
-            await trio.sleep(max(COMMIT_PAUSE_SECONDS - took / 2, COMMIT_REST_SECONDS))
-
-    async def _tell_levels(self) -> float:
-        """Tells all sinks what is new; for how many seconds nothing is to be told that nothing
-        tells of. Apart: a session that is over, and its buffers, is not kept while `_tell_commits`
-        waits."""
-        self._take_wanted()
-        for session in list(self._sessions()):
-            await session.words.tell_levels_in_turns()
-        desks = [session.words for session in self._sessions()]
-        if any(words.is_due for words in desks):
-            return 0.0
-        return COMMIT_SECONDS if any(words.is_behind for words in desks) else math.inf
 
     def _take_wanted(self) -> None:
         """Sinks are to hear of levels that are waited for."""

@@ -10,7 +10,7 @@ from cqrepl.net import dialer, endpoint, pump, sharedsocket
 from cqrepl.replicator import direction, hostevents, relaydesk, source
 from cqrepl.replicator.disk import diskend, syncer
 from cqrepl.replicator.incoming import proofdesk
-from cqrepl.replicator.outgoing import lineagedesk
+from cqrepl.replicator.outgoing import commitwatch, lineagedesk
 from cqrepl.replicator.queuestate import appendfence, pause
 from tests.support.replicas import SECONDS
 
@@ -27,7 +27,7 @@ NOW_AND_THEN = (
     (proofdesk, "PENDING_SECONDS"),
     (relaydesk, "LOOK_SECONDS"),
     (sharedsocket, "LOOK_SECONDS"),
-    (source, "COMMIT_SECONDS"),
+    (commitwatch, "COMMIT_SECONDS"),
     (source, "TAILERS_REST_SECONDS"),
     (syncer, "AUDIT_SECONDS"),
     (syncer, "LOOK_SECONDS"),

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
+from cqrepl.kernel.board import AckLevel
 from cqrepl.queue import Queue
 from cqrepl.replicator.disk import syncer
 from cqrepl.replicator.lostcycles import lostfiles
 from cqrepl.replicator.marks.ackboard import AckBell, AckBoard, WaitEnded
+from cqrepl.replicator.queuestate.queues import until
 from tests.support.replicas import (
     SECONDS,
     acked,
@@ -25,6 +28,8 @@ from tests.support.replicas import (
     more_excerpts,
 )
 from tests.support.samples import NOON_MS, fill, flip_byte, noon_index, noon_path
+
+APPENDED = AckLevel.APPENDED
 
 
 def waits(board: AckBoard, index: int, n: int = 1, **more: Any) -> Callable[[], None]:
@@ -99,6 +104,40 @@ async def test_what_can_never_come_is_an_error() -> None:
             await board.wait_acked(index, n, hosts=hosts)
     with pytest.raises(RuntimeError, match="wait_acked"):
         board.wait(0)
+
+
+async def test_a_board_that_is_armed_tells_once_and_has_nothing_else_counted() -> None:
+    bell, counts = AckBell(), 0
+    board, other = bell.board("q"), bell.board("other")
+
+    def count() -> None:
+        nonlocal counts
+        counts += 1
+
+    async def risen(least: int) -> list[AckBoard]:
+        await until(lambda: len(bell.risen) >= least, bell.has_risen)
+        return bell.take_risen(2)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bell.hear, count)
+        for each in (board, other):
+            each.arm((8, 2, APPENDED, (2, 3, 4)))
+            each.row(2).raise_to(APPENDED, 9)
+        await wait_all_tasks_blocked()
+        assert (board.is_armed, other.is_armed, list(bell.risen)) == (True, True, [])
+        board.row(4).raise_to(APPENDED, 8)
+        assert await risen(1) == [board]
+        assert (board.risen_to, board.is_armed, other.is_armed, counts) == (8, False, True, 0)
+        board.row(4).raise_to(APPENDED, 20)  # nothing asks for it
+        board.end("it has ended")
+        board.arm((30, 1, APPENDED, None))
+        assert not board.is_armed
+        async with trio.open_nursery() as waits_too:
+            waits_too.start_soon(partial(other.wait_acked, 8, 2))
+            await wait_all_tasks_blocked()
+            other.row(3).raise_to(APPENDED, 8)
+        assert (await risen(1), counts) == ([other], 1)
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_end_of_the_source_ends_all_waits(tmp_path: Path) -> None:

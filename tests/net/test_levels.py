@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout
 from cqrepl.protocol.sink import SinkHandler
@@ -25,6 +26,7 @@ from cqrepl.replicator.disk import storedthread, syncedfiles, syncer
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.leadership import AckUnknown
 from cqrepl.replicator.marks.ackboard import AckBoard
+from cqrepl.replicator.outgoing import commitwatch
 from cqrepl.replicator.safereader import SafeReader
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -301,6 +303,10 @@ def acknowledged(path: Path) -> int:
         return -2  # it is not there yet
 
 
+def is_acknowledged(path: Path, index: int) -> bool:
+    return acknowledged(path) == index
+
+
 def read(path: Path, start: int = 0) -> list[int]:
     """The indexes that a reader sees, who sees only what is safe."""
     found: list[int] = []
@@ -321,6 +327,29 @@ async def test_a_sink_is_told_up_to_where_its_queue_is_safe(path: Path) -> None:
         await eventually(lambda: acknowledged(copy) == more[-1][0], SECONDS)
     assert acknowledged(copy) == more[-1][0], "it is kept"
     assert read(copy)[-1] == more[-1][0]
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="with the plain kernel the next look tells")
+@pytest.mark.usefixtures("has_pump")
+async def test_what_is_safe_is_told_as_it_moves_whenever_the_next_look_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one look at all queues, when the source begins, and no other one."""
+    monkeypatch.setattr(commitwatch, "COMMIT_PAUSE_SECONDS", 10_000)
+    policy = AckPolicy(from_=From.ALL, hosts=frozenset({2, 3}))
+    one, two = path.with_name("one"), path.with_name("two")
+    async with (
+        serve_source([path], listen=LOOPBACK, policies={"q": policy}, **BEATS) as source,
+        live_sink(one, source.port, host_id=2),
+    ):
+        await source.board().wait_acked(LAST, hosts=[2])
+        async with live_sink(two, source.port, host_id=3):
+            for sequence in (3, 4, 5, 25):
+                last = more_excerpts(path, sequence, 20 if sequence == 5 else 1)[-1][0]
+                for copy in (one, two):
+                    await eventually(partial(is_acknowledged, copy, last), SECONDS)
+                assert acknowledged(path) == last, "Java's readers see the same here"
+                assert read(one)[-1] == read(two)[-1] == last
 
 
 @pytest.mark.usefixtures("has_pump")

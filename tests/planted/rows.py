@@ -185,6 +185,22 @@ ROWS: Final = (
         tests=("tests/unit/protocol/test_ackpolicy.py",),
     ),
     Planted(
+        name="safe-beyond-what-the-policy-allows",
+        room="replicator",
+        file="counters.py",
+        text="index if self._safe is None else min(index, self._safe())",
+        wrong="index",
+        tests=("tests/net/test_levels.py",),
+    ),
+    Planted(
+        name="safe-told-by-the-next-look-alone",
+        room="replicator",
+        file="commitwatch.py",
+        text="        if safe >= queue.board.risen_to:",
+        wrong="        if safe < queue.board.risen_to:",
+        tests=("tests/net/test_levels.py",),
+    ),
+    Planted(
         name="synced-beyond-appended",
         room="protocol",
         file="ackpolicy.py",

@@ -10,6 +10,10 @@ A thread sleeps at the board, without the interpreter. A task waits for `changed
 ring the bell; one task of the source hears it, counts what the native lanes hold, and sets
 `changed`. All boards of a source have the same bell, those of queues that are opened late too.
 
+A board that is armed rings as well, once, when what is wanted has come: that tells the source that
+more of a queue is safe (`outgoing.commitwatch`). It happens all the time while excerpts flow, so
+where no task waits nothing else is counted then.
+
 What was told is not taken back: a wait that returns says that the hosts had the excerpt then. One
 that ends otherwise says that this is not known. All waits end with the source. They also end where
 its own queue can be read no further and all that was sent is acknowledged, until a stream of it
@@ -19,7 +23,8 @@ begins all the same. No sink ends a wait: what one sink refuses or holds otherwi
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 import trio
@@ -61,6 +66,10 @@ class AckBell:
 
     Attributes:
         changed: set when the bell has rung, and for all else that tasks of the source wait for.
+        risen: the boards that were armed, and have what was wanted then, in the order in which the
+            event loop has heard so.
+        has_risen: set when there are more of them.
+        task_waits: the number of waits of tasks for what a board does not have yet.
 
     Raises:
         OSError: no descriptor can be had.
@@ -68,21 +77,45 @@ class AckBell:
 
     def __init__(self) -> None:
         self.changed = Signal()
+        self.risen: dict[AckBoard, None] = {}
+        self.has_risen = Signal()
+        self.task_waits = 0
+        self._armed: dict[AckBoard, Wanted] = {}
         self._bell = new_bell()
         self._wanted: deque[str] = deque()  # queues of which a level is wanted that was not before
 
     def board(self, queue: str) -> "AckBoard":
         """The board of a queue of this name."""
-        return AckBoard(queue, self._bell.board(), self.changed, partial(self._want, queue))
+        return AckBoard(queue, self._bell.board(), self)
 
     def take_wanted(self) -> list[str]:
         """The queues of which a level is waited for since the last call that was not before."""
         return [self._wanted.popleft() for _ in range(len(self._wanted))]
 
-    def _want(self, queue: str) -> None:
-        """Any thread calls this."""
+    def want(self, queue: str) -> None:
+        """A level of a queue is waited for that was not before. Any thread calls this."""
         self._wanted.append(queue)
         self._bell.ring()
+
+    def arm(self, board: "AckBoard", wanted: Wanted) -> None:
+        """A board will ring when it has this."""
+        self._armed[board] = wanted
+
+    def disarm(self, board: "AckBoard") -> None:
+        """It may ring, and nothing is to be made of it."""
+        self._armed.pop(board, None)
+        self.risen.pop(board, None)
+
+    def is_armed(self, board: "AckBoard") -> bool:
+        """True while a board has not what it was armed for, or nothing was made of it yet."""
+        return board in self._armed or board in self.risen
+
+    def take_risen(self, most: int) -> "list[AckBoard]":
+        """The first of `risen`, so many at most."""
+        taken = list(islice(self.risen, most))
+        for board in taken:
+            del self.risen[board]
+        return taken
 
     async def hear(self, count: Callable[[], None]) -> None:
         """Wakes the tasks that wait, each time that it rings.
@@ -93,8 +126,20 @@ class AckBell:
         while True:
             await trio.lowlevel.wait_readable(self._bell.fileno())
             self._bell.clear()
+            if self._note_risen() and not (self._wanted or self.task_waits):
+                continue
             count()
             self.changed.set()
+
+    def _note_risen(self) -> bool:
+        """Looks which of the armed boards have rung; false where none has."""
+        rung = [board for board, wanted in self._armed.items() if board.has(wanted)]
+        for board in rung:
+            board.risen_to = self._armed.pop(board)[0]
+            self.risen[board] = None
+        if rung:
+            self.has_risen.set()
+        return bool(rung)
 
 
 class AckBoard:
@@ -109,24 +154,26 @@ class AckBoard:
             waited for. None: all count, and peers whose id is no host's together as one.
         level: what is to be true of it there; a sink that does not tell levels, as Java's, only
             ever counts at `appended`.
+
+    Attributes:
+        queue: name of the queue.
+        risen_to: the index that it was armed for when it rang last.
     """
 
-    def __init__(
-        self, queue: str, board: MarkBoard, changed: Signal, tell_wanted: Callable[[], None]
-    ) -> None:
-        self._queue = queue
+    def __init__(self, queue: str, board: MarkBoard, bell: AckBell) -> None:
+        self.queue = queue
+        self.risen_to = -1
         self._board = board
-        self._changed = changed
+        self._bell = bell
         self._why = ""  # why nothing more comes
         self._is_closed = False
-        self._tell_wanted = tell_wanted
         self.wanted = frozenset({_LEVEL})  # levels that anything has waited for
 
     def want(self, level: AckLevel) -> None:
         """Sinks are to tell this level at once, from now on."""
         if level not in self.wanted:
             self.wanted |= {level}
-            self._tell_wanted()
+            self._bell.want(self.queue)
 
     @property
     def marks(self) -> Mapping[int, int]:
@@ -180,10 +227,10 @@ class AckBoard:
             return
         if waited == Waited.UNKNOWN:
             raise TimeoutError(
-                f"queue {self._queue!r}: {n} acknowledgements of {format_index(index)} expected"
+                f"queue {self.queue!r}: {n} acknowledgements of {format_index(index)} expected"
                 f" within {timeout} s"
             )
-        raise WaitEnded(self._queue, index, self._why)
+        raise WaitEnded(self.queue, index, self._why)
 
     async def wait_acked(
         self,
@@ -213,9 +260,25 @@ class AckBoard:
         self.want(level)
         while not self._board.has(*wanted):
             if self.has_ended:
-                raise WaitEnded(self._queue, index, self._why)
+                raise WaitEnded(self.queue, index, self._why)
             with self._watched(wanted):
-                await self._changed.wait()
+                await self._bell.changed.wait()
+
+    def has(self, wanted: Wanted) -> bool:
+        """True where that is so now."""
+        return self._board.has(*wanted)
+
+    def arm(self, wanted: Wanted) -> None:
+        """Has the bell tell once that this board has what is wanted (`AckBell.risen`), unless
+        nothing more comes."""
+        if not self.has_ended:
+            self._bell.arm(self, wanted)
+            self._board.watch(*wanted)
+
+    @property
+    def is_armed(self) -> bool:
+        """True from `arm` on until what comes of it is taken, or the board ends."""
+        return self._bell.is_armed(self)
 
     def row(self, host_id: int) -> MarkRow:
         """The marks of a peer, to be raised."""
@@ -225,8 +288,9 @@ class AckBoard:
         """Nothing more comes: all waits end."""
         if not self._is_closed:
             self._why = why
+            self._bell.disarm(self)
             self._board.end()
-            self._changed.set()
+            self._bell.changed.set()
 
     @property
     def has_ended(self) -> bool:
@@ -261,10 +325,12 @@ class AckBoard:
 
     @contextmanager
     def _watched(self, wanted: Wanted) -> Iterator[None]:
+        self._bell.task_waits += 1
         watch = self._board.watch(*wanted)
         try:
             yield
         finally:
+            self._bell.task_waits -= 1
             self._board.unwatch(watch)
 
 

@@ -110,6 +110,13 @@ class WordDesk:
             self._tell_levels_of(name, waits_for_rate=waits_for_rate)
         self._wake()
 
+    def tell_levels_of(self, name: str) -> None:
+        """The same of one queue, of which more is safe; where that has to wait for the rate, with
+        the next round."""
+        self._fill()
+        self._tell_levels_of(name, waits_for_rate=True)
+        self._wake()
+
     async def tell_levels_in_turns(self) -> None:
         """The same, a few queues at a time: a thread of the program that waits for one of them
         would wait until all have been looked at."""
