@@ -16,7 +16,8 @@ from cqrepl.commands import replication
 from cqrepl.commands.config import Options, plan
 from cqrepl.commands.replication import log_choice
 from cqrepl.commands.services import Services
-from cqrepl.config.hostplan import check_places
+from cqrepl.config.errors import ConfigError
+from cqrepl.config.hostplan import HostPlan, check_places
 from cqrepl.config.reloader import Reloader
 from cqrepl.console.endings import ending_signals, let_hangup_in
 from cqrepl.host import Host
@@ -52,14 +53,14 @@ class _Served:
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[Host]:
         """For the length of a block it runs, and follows other versions of its file."""
-        made = plan(self._path, self._options)
+        made = _plan_of_member(self._path, self._options)
         check_places(made)
         check_no_routes(made.settings)
         run_dir = made.settings.run_dir or usual_run_dir()
         made = replace(made, settings=replace(made.settings, run_dir=run_dir))
         services = Services(made)
         self._host = host = Host(made.settings, programs=services.programs)
-        reloader = Reloader(partial(plan, self._path, self._options), made)
+        reloader = Reloader(partial(_plan_of_member, self._path, self._options), made)
         host.control.verbs["reload"] = partial(_reload, reloader, host)
         async with (
             host,
@@ -67,6 +68,20 @@ class _Served:
             _reloading(host.control, self._has_terminal),
         ):
             yield host
+
+
+def _plan_of_member(path: Path, options: Options) -> HostPlan:
+    """The plan of a host that has a queue.
+
+    Raises:
+        ConfigError: it has none, or the file is wrong.
+    """
+    made = plan(path, options)
+    if not made.sources and not made.sinks:
+        own = made.settings.protocol.host_id
+        message = f"expected a queue that host {own} is a member of, got none"
+        raise ConfigError(made.file, None, message)
+    return made
 
 
 async def _reload(reloader: Reloader, host: Host, _asked: Values) -> Values:

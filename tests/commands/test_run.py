@@ -189,3 +189,18 @@ def test_wrong_use(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CQREPL_HOST_ID", "1")
     says = f"cqrepl run: {tmp_path}/other: cannot be read: No such file or directory\n"
     assert invoke("run").stderr == says
+
+
+def test_a_host_that_is_a_member_of_no_queue(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    hosts = "".join(
+        f'  host{each}: {{hostId: {each}, connectUri: "127.0.0.1:900{each}"}}\n' for each in HOSTS
+    )
+    path.write_text(
+        f"cluster:\n  context: {{basePath: data/$hostId}}\n{hosts}"
+        "cqrepl:\n  cluster: {groups: {count: 1, members: [1]}}\n"
+    )
+    result = invoke("run", "-c", path, "--host-id", "3")
+    assert result.exit_code == 2
+    says = f"cqrepl run: {path}: expected a queue that host 3 is a member of, got none\n"
+    assert result.stderr == says
