@@ -99,6 +99,24 @@ async def test_a_leader_is_elected_and_replaced_when_it_is_gone(tmp_path: Path) 
         assert await queue.leading.read_index(POLICY) >= 0
 
 
+async def test_a_host_asks_again_that_was_giving_the_queue_away(tmp_path: Path) -> None:
+    """That may take longer than a lease, and the host that was to lead may die meanwhile."""
+    async with electing(tmp_path) as cluster:
+        first = await led(cluster)
+        desks = [cluster.hosts[each].elections for each in {1, 2, 3} - {first}]
+        for desk in desks:
+            assert desk is not None
+            desk._busy.add("a")
+        await cluster.kill(first)
+        await eventually(
+            lambda: all("gives" in each.queues["a"].last_refusal for each in desks if each)
+        )
+        for desk in desks:
+            assert desk is not None
+            desk._busy.discard("a")
+        await led(cluster, not_by=first)
+
+
 async def test_a_leader_that_no_majority_hears_steps_down_and_waits_end_so(tmp_path: Path) -> None:
     async with electing(tmp_path) as cluster:
         leader = await led(cluster)

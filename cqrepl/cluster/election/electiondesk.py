@@ -412,6 +412,8 @@ class ElectionDesk:
 
     async def _do(self, name: str, wish: Wish) -> None:
         if name in self._busy:  # a leader wishes it until it is done
+            if name in self.queues and wish in (Wish.ASK_WHERE, Wish.FENCE):
+                self.queues[name].put_off("this host gives the queue away, or takes it", self._now)
             return
         match wish:
             case Wish.ASK_WHERE:

@@ -213,7 +213,8 @@ class QueueElection:
         wanted = self.electors.majority if self.electors.elects else len(sights)
         if len(deaf & self.electors.members) < wanted:
             hearing = sorted(sights.keys() - deaf)
-            told = f", {_hosts(hearing)} hears a leader" if hearing else ""
+            hears = "hear" if len(hearing) > 1 else "hears"
+            told = f", {_hosts(hearing)} {hears} a leader" if hearing else ""
             self._put_off(f"{len(deaf)} of {len(self.electors.members)} hear none{told}", now)
             return
         self._move(_M.ANSWER)
@@ -231,6 +232,13 @@ class QueueElection:
         turn = turns.index(own) if own in turns else len(turns)
         slot = lease / TURNS_PER_LEASE
         return min(turn * slot, lease - slot) + self._chance(0.0, slot / 2)
+
+    def put_off(self, why: str, now: float) -> None:
+        """The last wish cannot be done now: it comes again."""
+        if self.state is _S.FENCING:
+            self.refused(why, now)
+        elif self.state is _S.ASKING:
+            self._put_off(why, now)
 
     def refused(self, why: str, now: float) -> None:
         """Too few copies have promised, or this host cannot lead."""
