@@ -29,6 +29,7 @@ from cqrepl.queue.files.chroniclemarks import (
     FIRST_KEY,
     FOLLOWER_KEY,
     FOLLOWS,
+    LEADS_KEY,
     OWN_SYNCED_KEY,
     SENT_KEY,
     SYNCED_KEY,
@@ -36,7 +37,7 @@ from cqrepl.queue.files.chroniclemarks import (
 )
 from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.keptidentity import KeptIdentity
-from cqrepl.queue.files.keptmarks import KeptMarks
+from cqrepl.queue.files.keptmarks import KEY_END_MAX, KeptMarks
 from cqrepl.queue.files.listing import BOOT_KEY, boot_digest
 from cqrepl.queue.files.locks import WordLock
 from cqrepl.queue.files.mapping import check_name, identity_in
@@ -275,6 +276,15 @@ class Queue:
             self._marks.raise_to(FOLLOWER_KEY, FOLLOWS)
         elif self.is_follower:
             self._marks.lower_to(FOLLOWER_KEY, _MARK_NONE)
+
+    def note_leads(self, until_ns: int) -> None:
+        """Records for programs of this machine until when its host leads the queue by an election;
+        0: it does not. Nothing where that cannot be recorded.
+
+        Args:
+            until_ns: by CLOCK_MONOTONIC, which is Java's `System.nanoTime()` on Linux.
+        """
+        self._marks.store_within(LEADS_KEY, until_ns, KEY_END_MAX)
 
     def note_file(self, cycle: Cycle) -> None:
         """Records which file has the name of a cycle's in this start of the machine: as long as it

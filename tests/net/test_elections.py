@@ -1,5 +1,6 @@
 """Three hosts in this process that elect the leader of a queue, and go on by themselves."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,12 +18,14 @@ from cqrepl.cluster.election.electiondesk import ElectionDesk
 from cqrepl.commands.statuspage import page
 from cqrepl.net.errors import Refused
 from cqrepl.protocol.messages.fences import FenceBy
+from cqrepl.queue.files.chroniclemarks import LEADS_KEY
 from cqrepl.replicator.electionsettings import ElectionSettings
 from cqrepl.replicator.rolelog import Role
 from cqrepl.replicator.settings import HostSettings, SourceSettings
 from cqrepl.status.snapshot import snapshot_of
 from tests.support.promotions import Cluster
 from tests.support.replicas import eventually
+from tests.support.tables import keys_of
 
 LEASE = 0.5
 POLICY = parse_policy("from=any timeout=60s on_timeout=fail")
@@ -134,6 +137,30 @@ async def test_a_leader_that_no_majority_hears_steps_down_and_waits_end_so(tmp_p
         again = await led(cluster)
         if again == leader:
             assert cluster.hosts[again].queue("a").leading.epoch > leading.epoch
+
+
+def leads_for(path: Path) -> float:
+    """The seconds for which programs beside a host are told that it leads; 0.0 where it does
+    not."""
+    until_ns = keys_of(path).get(LEADS_KEY, 0)
+    return max(0.0, until_ns - time.monotonic_ns()) / 1e9 if until_ns else 0.0
+
+
+async def test_programs_beside_the_leader_read_until_when_it_leads(tmp_path: Path) -> None:
+    async with electing(tmp_path) as cluster:
+        leader = await led(cluster)
+        path = cluster.path(leader)
+        leading = cluster.hosts[leader].queue("a").leading
+        await eventually(lambda: leads_for(path) > 0)
+        first = keys_of(path)[LEADS_KEY]
+        await eventually(lambda: keys_of(path)[LEADS_KEY] > first)
+        assert leads_for(path) <= LEASE
+        others = {1, 2, 3} - {leader}
+        assert [leads_for(cluster.path(other)) for other in others] == [0.0, 0.0]
+        for other in others:
+            await cluster.kill(other)
+        await eventually(lambda: leading.has_stepped_down)
+        await eventually(lambda: keys_of(path)[LEADS_KEY] == 0)
 
 
 async def test_an_operator_promotes_another_host_for_all_that_the_leader_is_heard(

@@ -11,6 +11,7 @@ from cqrepl import Source
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
+from cqrepl.queue.files.chroniclemarks import LEADS_KEY
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.replicator.disk import syncer
@@ -118,6 +119,21 @@ async def test_with_a_full_table_store_marks_are_in_the_side_file(tmp_path: Path
     assert (path / SLOTS_FILE_NAME).exists()
     async with live_source(path) as source:
         assert marks_in(source) == {2: both(last)}
+
+
+@pytest.mark.parametrize("filled", [0, KEY_END_MAX])
+def test_a_lead_is_noted_where_its_key_leaves_room_for_those_of_java(
+    tmp_path: Path, filled: int
+) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 1})
+    fill_keys(tmp_path / "q", filled)
+    with Queue.open(tmp_path / "q") as queue:
+        queue.note_leads(0)
+        assert LEADS_KEY not in keys_of(tmp_path / "q"), "a queue without elections has none"
+        for until_ns in (5, 3, 0):
+            queue.note_leads(until_ns)
+            expected = None if filled else until_ns
+            assert keys_of(tmp_path / "q").get(LEADS_KEY) == expected
 
 
 @pytest.mark.usefixtures("has_pump")

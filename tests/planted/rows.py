@@ -626,6 +626,14 @@ now = surroundings().wall_ms()
         tests=("tests/unit/broker/test_board.py",),
     ),
     Planted(
+        name="lead-told-to-programs-beyond-its-lease",
+        room="cluster",
+        file="queueelection.py",
+        text="        if self.lease is None or not self.may_read(now):\n",
+        wrong="        if self.lease is None:\n",
+        tests=("tests/unit/cluster/test_queue_election.py",),
+    ),
+    Planted(
         name="checkpoint-above-what-is-safe",
         room="cluster",
         file="checkpoints.py",

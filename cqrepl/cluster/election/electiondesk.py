@@ -32,6 +32,7 @@ from cqrepl.cluster.election.queueelection import (
     Wish,
 )
 from cqrepl.cluster.election.rolecommands import RoleCommands
+from cqrepl.cluster.election.toldleases import DeskLease, tell_until
 from cqrepl.cluster.fencedesk import FenceDesk
 from cqrepl.cluster.promoter import Promoter
 from cqrepl.net.errors import NetError
@@ -259,8 +260,11 @@ class ElectionDesk:
                 await self._has_news.wait()
 
     def _say(self) -> None:
-        """Tells each member which queues this host leads."""
+        """Tells each member which queues this host leads, and programs of this machine until
+        when."""
         queues = self._host.source.queues
+        for name in self.queues.keys() & queues.keys():
+            self._tell_programs(queues[name], self.queues[name])
         safe = {
             name: queues[name].leading.safe_index()
             for name, each in self.queues.items()
@@ -270,6 +274,9 @@ class ElectionDesk:
             if host_id in self._connected:
                 for leads in self._elections.leads_for(host_id, safe, self._now):
                     telling.say(leads)
+
+    def _tell_programs(self, streamed: SourceQueue, election: QueueElection) -> None:
+        tell_until(streamed, election.leads_until(self._now) if self._leads(streamed) else 0.0)
 
     def _set_queues(self) -> None:
         """The queues that there are now, and their members: a reload or an epoch may have changed
@@ -348,6 +355,8 @@ class ElectionDesk:
         self._equal_since.pop(name, None)
         if election.lease is not None:
             election.leads_no_longer(now)
+            if streamed is not None:
+                self._tell_programs(streamed, election)
         promised = self._promised(name)
         if promised.leader not in (NO_HOST, self._own):
             election.promised(promised.leader, promised.epoch, now)
@@ -390,7 +399,7 @@ class ElectionDesk:
         election.leads(epoch, self._now, is_elected=is_elected)
         streamed = self._host.source.queues.get(name)
         if streamed is not None:
-            streamed.leading.lease = _LeadLease(self, name, epoch)
+            streamed.leading.lease = DeskLease(self, name, epoch)
         _logger.info("queue %r: this host leads it in epoch %d", name, epoch)
         self._say()  # its lease counts from there
         self._wake()
@@ -515,21 +524,6 @@ class ElectionDesk:
             "refused": queue.last_refusal or None,
             "on_role": None if self.commands is None else self.commands.failures.get(name),
         }
-
-
-class _LeadLease:
-    """The lease of one queue in one epoch, for `Leading`."""
-
-    def __init__(self, desk: ElectionDesk, name: str, epoch: int) -> None:
-        self._desk = desk
-        self._name = name
-        self._epoch = epoch
-
-    def holds(self) -> bool:
-        return self._desk.lease_holds(self._name, self._epoch)
-
-    async def renewed(self) -> bool:
-        return await self._desk.lease_renewed(self._name, self._epoch)
 
 
 def _sight(position: CopyPosition, *, hears: bool) -> CopySight:

@@ -157,6 +157,13 @@ class QueueElection:
         """True while this host leads, and no other one can have been elected."""
         return self.lease is not None and now >= self._serves_from and self.lease.holds(now)
 
+    def leads_until(self, now: float) -> float:
+        """The time until which no other host can have been elected, one lease from now at most; 0.0
+        where this host does not lead, or one may have been."""
+        if self.lease is None or not self.may_read(now):
+            return 0.0
+        return min(self.lease.until, now + self.electors.lease_seconds)
+
     def see(self, hosts: Set[int]) -> None:
         """These other members are connected."""
         self._seen = (hosts & self.electors.members) | {self.electors.own}

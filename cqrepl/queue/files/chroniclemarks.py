@@ -9,7 +9,7 @@ not possible, marks are not kept, and the answer is false: replication goes on w
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ FILE_KEY: Final = "cqrepl.lastFile"  # which store file its host saw last; see `
 BEGIN_KEY: Final = "cqrepl.begin"  # of a quarantine: the first index that was taken off
 FIRST_KEY: Final = "cqrepl.firstCycle"  # the lowest cycle that its source knew; see `latecycles`
 COPY_OF_KEY: Final = "cqrepl.copyOf"  # the id of the host that it was taken in from last
+LEADS_KEY: Final = "cqrepl.leads"  # until when its host leads it by an election; 0: it does not
 _INITIAL: Final = -1
 
 
@@ -62,6 +63,16 @@ class ChronicleMarks:
             return False
         value.store(number)
         return True
+
+    def store_within(self, key: str, number: int, end_max: int) -> bool:
+        """The same of a number that is 0 where it is not kept; false also where its key would end
+        behind `end_max`."""
+        if key not in self._values and (table := self.table()) is not None:
+            with suppress(OSError, QueueError):  # it is full, or another process keeps its lock
+                value = table.value_within(key, 0, end_max) if number else table.find(key)
+                if value is not None:
+                    self._values[key] = value
+        return key in self._values and self.store(key, number)
 
     def lower_to(self, key: str, index: int) -> bool:
         """Makes the mark at most `index`; false where marks cannot be kept."""

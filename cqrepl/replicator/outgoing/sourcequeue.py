@@ -496,6 +496,8 @@ class SourceQueue:
         if self.hold is not None:
             self.hold.give_back()
         self._syncer.forget(self.queue)
+        if self.copy is None:
+            self.queue.note_leads(0)
         self.queue.close()
         self.ack_log.close()
 

@@ -319,3 +319,31 @@ def test_other_members_need_other_answers() -> None:
     assert queue.may_read(1)
     elections.set_queues({}, 1)
     assert not elections.queues
+
+
+def test_programs_are_told_no_longer_a_lead_than_no_other_host_can_have() -> None:
+    queue = QueueElection(ELECTORS, 0, first)
+    assert queue.leads_until(1) == 0.0
+    queue.leads(2, 10, is_elected=True)
+    assert queue.leads_until(10) == 0.0  # nobody has answered yet
+    queue.answered(3, 2, 10.5)
+    lease = LEASE * (1 - DRIFT)
+    assert queue.leads_until(11) == 10.5 + lease
+    assert queue.leads_until(10.5 + lease) == 0.0
+    queue.answered(3, 2, 13)
+    queue.leads_no_longer(13)
+    assert queue.leads_until(13) == 0.0
+
+
+def test_they_are_told_of_no_lead_before_consistent_reads_are_served() -> None:
+    queue = QueueElection(ELECTORS, 0, first)
+    queue.leads(2, 10, is_elected=False)
+    queue.answered(3, 2, 11)
+    assert queue.leads_until(10 + LEASE - 0.1) == 0.0
+    assert queue.leads_until(10 + LEASE) == 11 + LEASE * (1 - DRIFT)
+
+
+def test_the_only_member_leads_for_one_lease_at_a_time() -> None:
+    queue = QueueElection(replace(ELECTORS, members=frozenset({1})), 0, first)
+    queue.leads(1, 10, is_elected=True)
+    assert queue.leads_until(50) == 50 + LEASE
