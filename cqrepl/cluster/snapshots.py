@@ -37,6 +37,7 @@ from cqrepl.queue.files.checkpointfile import (
     JOINED_NAME,
     PART_SUFFIX,
     checkpoints_in,
+    is_name,
     open_checkpoint,
 )
 from cqrepl.queue.files.sidefile import open_side_file
@@ -48,6 +49,7 @@ HOSTS_SECONDS: Final = 10.0  # for some host to be connected
 ANSWER_SECONDS: Final = 30.0  # without a word of the host that is asked
 PAUSE_SECONDS: Final = 0.25
 _WAITING_MAX: Final = 16  # pieces
+_NAME_SHOWN: Final = 60
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -157,9 +159,9 @@ class Snapshots:
         while trio.current_time() < give_up_at:
             async with self._asked(host_id, name, request) as answers:
                 said = await _next(answers)
-                if isinstance(said, StateSaid) and said.name and "/" not in said.name:
+                if isinstance(said, StateSaid) and is_name(said.name):
                     part = folder / (said.name + PART_SUFFIX)
-                    have = await self._store(answers, part, request.start)
+                    have = await self._store(answers, part, request.start, said.size)
                     if have == said.size:
                         return await in_thread(partial(self._checked, part, name, host_id))
                     if have > request.start:
@@ -168,6 +170,8 @@ class Snapshots:
                     said = None
             if said is not None:
                 why = said if isinstance(said, str) else "it has none that is fit"
+                if isinstance(said, StateSaid) and said.name:
+                    why = f"expected the name of a checkpoint, got {said.name[:_NAME_SHOWN]!r}"
                 self.refusals.append(f"host {host_id}: {why}")
                 return None
             await trio.sleep(PAUSE_SECONDS)  # the connection has ended: the rest is asked for
@@ -175,13 +179,15 @@ class Snapshots:
         return None
 
     async def _store(
-        self, answers: "trio.MemoryReceiveChannel[SnapshotTold]", part: Path, start: int
+        self, answers: "trio.MemoryReceiveChannel[SnapshotTold]", part: Path, start: int, size: int
     ) -> int:
-        """The number of bytes that are there then."""
+        """The number of bytes that are there then; no more than were announced."""
         flags = os.O_WRONLY | os.O_CREAT | (0 if start else os.O_TRUNC)
         descriptor, at = open_side_file(part, flags), start
         try:
             while isinstance(data := await _next(answers), bytes):
+                if at + len(data) > size:
+                    break
                 await in_thread(partial(surroundings().write, descriptor, data, at))
                 at += len(data)
             await in_thread(partial(surroundings().sync, descriptor))

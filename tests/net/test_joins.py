@@ -9,6 +9,7 @@ import trio
 
 from cqrepl import CannotJoin, FollowFeed, LinkView, Queue
 from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
+from cqrepl.cluster.snapshotkind import Giving
 from cqrepl.cluster.snapshots import GroupState, Snapshots
 from cqrepl.queue.files.checkpointfile import checkpoints_in, write_part
 from cqrepl.queue.format.index import Index
@@ -19,6 +20,7 @@ from tests.support.ledgers import Ledger
 from tests.support.promotions import Cluster, cluster
 from tests.support.replicas import eventually
 from tests.support.samples import Excerpts, fill, noon_index
+from wire import Writer
 
 SETTINGS = CheckpointSettings(records=1, age_min_ms=None)
 
@@ -178,3 +180,31 @@ async def test_a_long_snapshot_goes_on_after_a_cut_connection(tmp_path: Path) ->
             await eventually(lambda: feed.position.index == noon_index() + 1, 15)
             assert second.ledger.held == long
         assert 62 <= cut.pieces < 90  # 62 pieces, and a few that were on their way
+
+
+class Liar(Snapshots):
+    """Says that it has a checkpoint of another name than they have."""
+
+    async def _give(self, giving: Giving) -> None:
+        writer = Writer()
+        with writer.document(metadata=False):
+            writer.name("state")
+            with writer.block():
+                writer.name("name")
+                writer.text("..\0/evil")
+                for name in ("size", "begin"):
+                    writer.name(name)
+                    writer.integer(1)
+        giving._say(bytes(writer.data))
+
+
+async def test_a_checkpoint_of_another_name_is_refused(tmp_path: Path) -> None:
+    async with two_members(tmp_path, JoinBy.SNAPSHOT) as (hosts, first, second):
+        hosts.programs[1] = [Liar()]
+        written = fill(first.path, "FAST_DAILY", {0: 1})
+        await hosts.start(1, 2)
+        async with second.running() as feed:
+            with pytest.raises(
+                CannotJoin, match="expected the name of a checkpoint, got"
+            ):
+                await feed.reached(written[-1][0])

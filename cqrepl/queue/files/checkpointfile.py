@@ -71,6 +71,11 @@ def checkpoints_in(folder: Path) -> list[Checkpoint]:
     return sorted(found, reverse=True)
 
 
+def is_name(text: str) -> bool:
+    """True for the name of the file of a checkpoint."""
+    return _NAME.fullmatch(text) is not None
+
+
 def name_of(pos: LogPos) -> str:
     """The name of the file of a checkpoint."""
     return f"{pos.epoch}_{pos.index:x}{SUFFIX}"
