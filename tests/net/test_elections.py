@@ -103,7 +103,7 @@ async def test_a_leader_is_elected_and_replaced_when_it_is_gone(tmp_path: Path) 
 
 
 async def test_a_host_asks_again_that_was_giving_the_queue_away(tmp_path: Path) -> None:
-    """That may take longer than a lease, and the host that was to lead may die meanwhile."""
+    """A hand-over may take longer than a lease, and the host that was to lead may die meanwhile."""
     async with electing(tmp_path) as cluster:
         first = await led(cluster)
         desks = [cluster.hosts[each].elections for each in {1, 2, 3} - {first}]

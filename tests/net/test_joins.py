@@ -204,7 +204,5 @@ async def test_a_checkpoint_of_another_name_is_refused(tmp_path: Path) -> None:
         written = fill(first.path, "FAST_DAILY", {0: 1})
         await hosts.start(1, 2)
         async with second.running() as feed:
-            with pytest.raises(
-                CannotJoin, match="expected the name of a checkpoint, got"
-            ):
+            with pytest.raises(CannotJoin, match="expected the name of a checkpoint, got"):
                 await feed.reached(written[-1][0])
