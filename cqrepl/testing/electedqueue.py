@@ -27,7 +27,7 @@ from cqrepl.replicator.marks.ackboard import WaitEnded
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError, digest_of, last_index
 from cqrepl.testing.history import History, Operation
-from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost
+from cqrepl.testing.labhosts import BATCHES, NO_ROOM, PAYLOAD_BYTES, Copy, LabHost
 from cqrepl.testing.labmachine import Process
 from cqrepl.testing.labroles import ELECTED_WAIT_SECONDS
 from cqrepl.testing.ledqueue import LedExcerpt, LedQueue
@@ -98,6 +98,11 @@ class ElectedApplication:
         self._waits_until = 0.0
         self._nursery: trio.Nursery | None = None
         self._told = ""
+
+    @property
+    def has_full_cycle(self) -> bool:
+        """True where the last append was refused as its cycle holds no more."""
+        return NO_ROOM in self._told
 
     def go_on(self) -> None:
         """Its machine has lost its power, if that is so: the first append waits for a source to

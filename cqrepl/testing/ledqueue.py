@@ -53,6 +53,10 @@ class LedWriter(Protocol):
 
     newest: LedExcerpt | None
 
+    @property
+    def has_full_cycle(self) -> bool:
+        """True where the last append was refused as its cycle holds no more."""
+
     def go_on(self) -> None:
         """Starts again, if it is dead."""
 
