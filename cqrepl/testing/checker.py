@@ -8,6 +8,7 @@ excerpt is anywhere that no application ever wrote at that index.
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,16 @@ class Written:
         self.torn.clear()
         self.taken.clear()
         self.queues += 1
+
+    def copy(self) -> "Written":
+        """The same, which what is noted from now on does not change."""
+        return deepcopy(self)
+
+    def go_back(self, before: "Written") -> None:
+        """The queue that was begun since that copy was taken holds nothing: its sinks may bring
+        back what was written before."""
+        self.digests, self.newest = before.digests, before.newest
+        self.collected, self.torn, self.taken = before.collected, before.torn, before.taken
 
     def note(self, index: int, payload: bytes) -> None:
         digest = digest_of(payload)

@@ -247,14 +247,14 @@ class Injector:
         with taking(stream, copy, fault.kind):
             _remove(copy.path)
         application.restart()
-        before = written.digests.copy(), written.newest.copy()
+        before = written.copy()
         written.begin_anew()
         application.append()
         if written.newest:
             for sink in stream.sinks:
                 sink.holds_others = True
         else:  # its disk was in trouble: an empty queue takes back what its sinks have
-            written.digests, written.newest = before
+            written.go_back(before)
 
     async def _foreign(self, fault: Fault) -> None:
         await self._with_source_dead(fault, partial(self._put_another, fault))

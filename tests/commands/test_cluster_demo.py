@@ -19,7 +19,7 @@ def test_tasks_outlive_a_killed_leader_and_a_frozen_one(invoke: Invoke, tmp_path
     assert found["submitted"] == found["finished"] > 100
     assert (found["lost"], found["twice"]) == (0, 0)
     assert found["epochs"][0]["number"] == 1
-    assert len(found["gaps"]) == 2
+    assert 1 <= len(found["gaps"]) <= 2  # a busy host may have lost the lead before it is frozen
     for word in ("is killed", "comes back", "is frozen", "goes on"):
         assert word in result.stderr
     assert children_of(os.getpid()) == before

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import trio.testing
 
 from cqrepl.protocol import StopReason
+from cqrepl.protocol.events import LineageProved
 from cqrepl.protocol.messages.offer import Lineage
-from cqrepl.queue import Diverged, ExcerptBatch, Queue
+from cqrepl.queue import Diverged, ExcerptBatch, Queue, QueueError
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read.chains import Chains
@@ -18,6 +20,7 @@ from cqrepl.replicator.agreement import lineage
 from cqrepl.replicator.agreement.divergence import Compared, DivergenceSearch
 from cqrepl.replicator.agreement.lineage import FilesChanged, held
 from cqrepl.replicator.agreement.overlap import OVERLAP_EXCERPTS
+from cqrepl.replicator.incoming.epochdesk import EpochDesk, TailInUse
 from cqrepl.replicator.outgoing import lineagedesk
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
@@ -356,6 +359,28 @@ async def test_nor_while_the_stream_is_on(
         assert not source.stops + sink.stops
     assert "diverged" not in caplog.text
     assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("error", [TailInUse("in use"), QueueError("cannot be locked")])
+async def test_a_queue_that_is_let_go_of_while_its_copy_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """As when the leader changes meanwhile: what is in the way then ends no host."""
+    fill(tmp_path / "q", ROLL, COUNTS)
+    real, tried = EpochDesk.follow, 0
+
+    async def let_go_of(self: EpochDesk, event: LineageProved, *rest: Any) -> bool:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            self._connection.withdraw_queue(event.cid, "meanwhile")
+            raise error
+        return await real(self, event, *rest)
+
+    monkeypatch.setattr(EpochDesk, "follow", let_go_of)
+    async with joined(tmp_path / "q", tmp_path / "copy"):
+        await eventually(lambda: tried > 0)
+        await trio.testing.wait_all_tasks_blocked()
 
 
 CID: Final = 901

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event, Lock, Thread
 from types import ModuleType
 from typing import Any
@@ -364,7 +365,9 @@ def test_each_class_names_the_module_that_it_is_in(native: ModuleType) -> None:
 
 
 def test_the_stub_says_what_is_there(native: ModuleType) -> None:
-    command = [sys.executable, "-m", "mypy.stubtest", native.__name__]
+    settings = str(Path(__file__).parents[2] / "pyproject.toml")
+    command = [sys.executable, "-m", "mypy.stubtest", "--mypy-config-file", settings]
+    command.append(native.__name__)
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 

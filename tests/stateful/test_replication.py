@@ -27,7 +27,7 @@ from tests.stateful.model import SHIFT, World
 
 EXAMPLES = int(os.environ.get("CQREPL_STATEFUL_EXAMPLES", "250"))
 STEPS = 60
-COUNTED_MIN = 25
+COUNTED_MIN = 15
 SEEN: Counter[str] = Counter()
 
 payloads = st.binary(min_size=1, max_size=40)

@@ -503,11 +503,12 @@ class SinkSession:
             self._pause(cid, stop)
             return
         self._stopped(stop)
-        self._connection.stop_queue(cid, stop.reason, stop.message)
+        if not self._connection.has_stopped(cid):  # or it was let go of while that was tried
+            self._connection.stop_queue(cid, stop.reason, stop.message)
 
     def _pause(self, cid: Cid, trouble: Stop) -> None:
         """Not now: the queue is tried again later, and the others go on meanwhile."""
-        is_told = self.withdraw(cid, trouble.message)
+        is_told = self._connection.has_stopped(cid) or self.withdraw(cid, trouble.message)
         self._pauses.begin(self._queues[trouble.name], trouble, is_told=is_told)
         if not is_told:
             self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")
