@@ -25,7 +25,7 @@ from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_loop
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, check_policy, commit_index
 from cqrepl.protocol.programfault import Contained
 from cqrepl.queue import Queue, QueueLocked
-from cqrepl.queue.format.index import INDEX_MAX, format_index
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.leadlease import LeadLease
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded, Wanted, named_hosts
 from cqrepl.surroundings import is_no_thread, surroundings
@@ -150,10 +150,18 @@ class Leading:
     """
 
     def __init__(
-        self, name: str, path: Path, board: AckBoard, policy: AckPolicy | None, *, epoch: int = 0
+        self,
+        name: str,
+        path: Path,
+        board: AckBoard,
+        policy: AckPolicy | None,
+        *,
+        epoch: int = 0,
+        begins: Index = NEXT_OF_EMPTY,
     ) -> None:
         self.name = name
         self.epoch = epoch
+        self._begins = begins  # the next index at the beginning of the epoch
         self.given = policy
         self.policy = policy or _ONE_HAS_IT
         self.unknown_waits = 0
@@ -421,16 +429,27 @@ class Leading:
 
     async def read_index(self, policy: AckPolicy | None = None) -> int:
         """The index up to which a consistent read has to have seen the queue, as `commit_index` has
-        it. Where the lease is over the members are asked once more first.
+        it. Where the lease is over the members are asked once more first. A new leader waits until
+        so many hosts have told that they hold what earlier leaders may have called safe.
 
         Raises:
             SteppedDown: this host leads no longer, or too few members answer.
+            RuntimeError: not in a task of trio.
             QueueError, OSError: the queue cannot be read.
         """
+        check_in_trio("Leading.read_index")
         self.check_leads()
         if self.lease is not None and not self.lease.holds() and not await self.lease.renewed():
             self.check_leads()
             raise self._stepped_down("too few members have answered that they hear this host")
+        with self._guard:
+            before = self._open().last_index_before(self._begins)
+        wanted = None if before is None else self._wanted(before, policy or self.policy)
+        if wanted is not None:
+            try:
+                await self._board.wait_for_in_task(wanted)
+            except WaitEnded as ended:
+                raise self._stepped_down(ended.why) from ended
         return self.commit_index(policy)
 
     def safe_index(self) -> int:

@@ -11,8 +11,11 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from cqrepl.kernel.board import AckLevel
+from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
+from cqrepl.queue.format.index import Index
 from cqrepl.replicator.disk import syncer
+from cqrepl.replicator.leadership import Leading, SteppedDown
 from cqrepl.replicator.lostcycles import lostfiles
 from cqrepl.replicator.marks.ackboard import AckBell, AckBoard, WaitEnded
 from cqrepl.replicator.queuestate.queues import until
@@ -250,3 +253,31 @@ async def test_what_a_copy_that_differs_has_acknowledged_counts_no_more(
                     assert board.marks == {3: last}
                     with pytest.raises(TimeoutError):
                         await in_thread(partial(board.wait, last, 2, 0.05))
+
+
+async def test_a_new_leader_reads_what_earlier_ones_called_safe_and_waits_until_hosts_have_it(
+    tmp_path: Path,
+) -> None:
+    """Its own board begins empty, whatever was told to the board of the leader before."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    bell, last, read = AckBell(), noon_index(sequence=2), list[int]()
+    board, policy = bell.board("q"), AckPolicy(level=AckLevel.SYNCED, from_=1)
+    leading = Leading("q", tmp_path / "q", board, policy, epoch=2, begins=Index(last + 1))
+
+    async def reads() -> None:
+        read.append(await leading.read_index())
+
+    with trio.fail_after(SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reads)
+            await wait_all_tasks_blocked()
+            assert not read
+            for level in (AckLevel.APPENDED, AckLevel.SYNCED):
+                board.row(2).raise_to(level, last)
+            bell.changed.set()
+    assert read == [last]
+    board.close("another host leads")
+    board.row(2).lower_to(AckLevel.SYNCED, -1)
+    with pytest.raises(SteppedDown, match="another host leads"):
+        await leading.read_index()
+    leading.close()

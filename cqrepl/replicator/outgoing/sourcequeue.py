@@ -124,8 +124,9 @@ class SourceQueue:
         self.life: StreamedLife[Stop] = StreamedLife()
         self.board = bell.board(name)
         self.epochs = (epochs or KeptEpochs(path)) if copy is None else copy.epochs
-        number = self.epochs.now.number  # it is not opened before they can be read
-        self.leading = Leading(name, path, self.board, settings.policies.get(name), epoch=number)
+        now, given = self.epochs.now, settings.policies.get(name)  # not opened before they are read
+        begins = now.history[-1].start if now.history else NEXT_OF_EMPTY
+        self.leading = Leading(name, path, self.board, given, epoch=now.number, begins=begins)
         self.policy = self.leading.policy
         self.leading.hindrances = self._hindrances
         if settings.asks_ack(name) and self.policy.hosts_min != 0:
