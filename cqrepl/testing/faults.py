@@ -121,9 +121,11 @@ class Injector:
     async def _freeze(self, fault: Fault) -> None:
         mortal = self._mortal(fault)
         process = mortal.freeze()
-        await trio.sleep(fault.lasting)
-        if process is not None:
-            mortal.thaw(process)
+        try:
+            await trio.sleep(fault.lasting)
+        finally:  # a run that breaks ends only once all tasks have
+            if process is not None:
+                mortal.thaw(process)
 
     async def _stop(self, fault: Fault) -> None:
         mortal = self._mortal(fault)
