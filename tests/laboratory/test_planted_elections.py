@@ -73,6 +73,8 @@ PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan], set[str]]
 ]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("plant", "plan_of", "checks"), [pytest.param(*each, id=each[0].__name__) for each in PLANTED]
 )

@@ -274,6 +274,11 @@ class SourceQueue:
                 format_index(found),
             )
 
+    def forget_session(self, session: StreamingSession) -> None:
+        """A connection has let go of this queue, or has ended, or both in one moment."""
+        if session in self.sessions:
+            self.sessions.remove(session)
+
     def withhold(self, index: int) -> bool:
         """No mark of a host is behind this index before its next stream begins; false where none
         was."""

@@ -314,8 +314,9 @@ class SourceSession:
         self.frames.close()
         self.words.close()
         self._lanes.close()
-        for each in list(self.outgoing.values()):
-            self._drop(each)  # a queue may be let go of before the connection is forgotten
+        for each in self.outgoing.values():
+            each.close()
+            each.queue.forget_session(self)
         self._shared.changed.set()
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
@@ -333,7 +334,7 @@ class SourceSession:
         self._lineage.drop(each.cid)
         each.close()
         if each.cid not in self._steps:  # else its files are still used
-            each.queue.sessions.remove(self)
+            each.queue.forget_session(self)
             self._shared.changed.set()
         self.frames.drop(each)
 
@@ -382,7 +383,7 @@ class SourceSession:
         finally:
             self._steps.remove(cid)
             if self.outgoing.get(cid) is not each and cid not in self._steps:
-                each.queue.sessions.remove(self)
+                each.queue.forget_session(self)
             self._shared.changed.set()
 
     def _start(self, each: Outgoing, next_index: int) -> None:
