@@ -53,6 +53,7 @@ from cqrepl.spark.tableoptions import OptionError
 LOCK_TIMEOUT_S: Final = 5.0
 ABANDONED_S: Final = 24 * 3600
 _JOB: Final = re.compile(r"[0-9a-f]{32}(\.discarded)?")
+_REMOVALS: Final = 10
 _STAGED: Final = re.compile(r"[0-9a-f]{32}\.arrow")
 STAGED_SCHEMA: Final = pa.schema([("index", pa.int64()), ("payload", pa.binary())])
 
@@ -231,7 +232,10 @@ def discard(folder: Path) -> None:
         folder.rename(gone)  # else a file that comes while others are removed would stay with it
     except OSError:
         gone = folder
-    shutil.rmtree(gone, ignore_errors=True)
+    for _ in range(_REMOVALS):
+        shutil.rmtree(gone, ignore_errors=True)
+        if not gone.exists():
+            break  # else a task that had found the folder before the rename has made a file since
 
 
 def sweep(staging: Path) -> None:
