@@ -18,6 +18,7 @@ from cqrepl.cli.gc import gc
 from cqrepl.cli.identity import identity
 from cqrepl.cli.info import info
 from cqrepl.cli.init import init
+from cqrepl.cli.persist import persist
 from cqrepl.cli.repair import repair
 from cqrepl.cli.run import run
 from cqrepl.cli.sink import sink
@@ -73,6 +74,7 @@ for command in (
     *(source, sink, run, status, reload, pause, resume, quarantine, forget, promote, plan, cluster),
     *(demo, init, append, tail, info, identity, verify, repair, unlock, gc, bench),
     config,
+    persist,
     spark,
     tasks,
 ):

@@ -1,0 +1,1 @@
+"""Sequences and queues that a backup has when an append returns."""

@@ -1,0 +1,5 @@
+"""Commands run in this process."""
+
+from tests.support.invoke import invoke
+
+__all__ = ["invoke"]
