@@ -14,13 +14,14 @@ from typing import Final
 import trio
 
 from cqrepl.broker.fields import TaskWords, Value
-from cqrepl.broker.taskkind import CSP_PREFIX, TASKS_CAPABILITY, Half, TaskAsked, TaskKind
+from cqrepl.broker.taskkind import CSP_PREFIX, DECODER, TASKS_CAPABILITY, TaskHalf, task_kind
 from cqrepl.host import serve_host
 from cqrepl.net.address import Address
 from cqrepl.net.errors import NetError, Refused
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import HeartbeatSettings, LinkView, ProtocolSettings
 from cqrepl.replicator.settings import HostSettings
+from cqrepl.service.servicehalf import HalfAsked
 from cqrepl.surroundings import surroundings
 
 PAUSE_SECONDS: Final = 0.25
@@ -44,8 +45,8 @@ class _Visit:
     """The program of one connection to one host."""
 
     def __init__(self, client: "TaskClient") -> None:
-        self.kinds = (TaskKind(),)
-        self.half: Half | None = None
+        self.kinds = (task_kind(is_asked=False),)
+        self.half: TaskHalf | None = None
         self.is_over = trio.Event()
         self.next: Address | None = None
         self.why = ""
@@ -57,12 +58,12 @@ class _Visit:
             self.is_over.set()
             return
         csp = CSP_PREFIX + self._client.board
-        self.half = half = Half(csp, link)
+        self.half = half = TaskHalf(csp, link, DECODER)
         half.cid = link.register(csp, self.kinds[0], None, half)
         self._client.came(half)
 
     async def told(self, link: LinkView, event: object) -> None:
-        if not isinstance(event, TaskAsked):
+        if not isinstance(event, HalfAsked):
             return
         said = event.said
         if said.name != "refused":
@@ -88,7 +89,7 @@ class TaskClient:
         self._name = name
         self._asks = 0
         self._requests: dict[int, _Request] = {}
-        self._half: Half | None = None
+        self._half: TaskHalf | None = None
         self._join: TaskWords | None = None  # of a worker
         self._holds: dict[int, int] = {}  # the attempts of the tasks that it has
         self._work: trio.MemorySendChannel[TaskWords] | None = None
@@ -176,7 +177,7 @@ class TaskClient:
 
     # ---- for a visit ------------------------------------------------------------------------
 
-    def came(self, half: Half) -> None:
+    def came(self, half: TaskHalf) -> None:
         """A host is there, which may serve: what waits for an answer is asked."""
         self._half = half
         if self._join is not None and not any(
@@ -248,7 +249,7 @@ class TaskClient:
         self.why = f"{address}: {visit.why}" if visit.why else self.why
         return visit.next
 
-    async def _stay(self, visit: _Visit, half: Half) -> None:
+    async def _stay(self, visit: _Visit, half: TaskHalf) -> None:
         async with trio.open_nursery() as nursery:
 
             async def until(event: trio.Event) -> None:

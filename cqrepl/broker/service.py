@@ -15,8 +15,7 @@ leader hears of it, and a new leader gives each worker a lease from when it came
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO, Final
@@ -25,18 +24,12 @@ import trio
 
 from cqrepl.broker.fields import DATA_MAX, TEXT_MAX, TaskWords, Value, decode
 from cqrepl.broker.taskboard import Effect, Status, Task, TaskTable
-from cqrepl.broker.taskkind import ASKS_MAX, Half
-from cqrepl.host import Host
-from cqrepl.net.errors import Refused
+from cqrepl.broker.taskkind import ASKS_MAX, TaskHalf
 from cqrepl.net.threads import in_thread
-from cqrepl.protocol import AckPolicy
-from cqrepl.protocol.ackpolicy import From
-from cqrepl.queue import ExcerptBatch, QueueError
+from cqrepl.queue import ExcerptBatch
 from cqrepl.queue.format.logpos import LogPos
-from cqrepl.replicator.followfeed import Checkpoints, FollowFeed, JoinBy, ServiceFailed
-from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
-from cqrepl.replicator.marks.ackboard import WaitEnded
-from cqrepl.replicator.rolelog import Role
+from cqrepl.replicator.leadership import AckOutcome, Leading
+from cqrepl.service.ledservice import AT_ONCE, LedService
 from cqrepl.surroundings import surroundings
 
 LOOK_SECONDS: Final = 0.25
@@ -46,7 +39,6 @@ BATCH_BYTES: Final = 4 << 20
 ROWS_MAX: Final = 1000  # of one answer
 WORKERS_MAX: Final = 10_000
 SLOTS_MAX: Final = 1000
-_AT_ONCE: Final = AckPolicy(from_=From.NONE)
 _READS: Final = ("show", "list", "workers")
 _OF_WORKERS: Final = ("finish", "fail", "leave")
 # the fields of a request that go into its record; all others are the board's to write
@@ -56,7 +48,6 @@ _RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
     "finish": ("task", "attempt", "result"),
     "fail": ("task", "attempt", "why"),
 }
-_ENDINGS: Final = (SteppedDown, WaitEnded, Refused, QueueError, OSError, ServiceFailed)
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -93,41 +84,41 @@ class _Pending:
 
     said: TaskWords
     asked: TaskWords
-    half: Half | None
+    half: TaskHalf | None
     effect: Effect | None = None
     rows: list[TaskWords] = field(default_factory=list)
 
 
 class BoardService:
-    """One board on one host; it is a `Follower`.
+    """One board on one host; it is a `GroupService`.
 
     Args:
         addresses: of hosts, where clients reach them, by their ids.
 
     Attributes:
-        is_serving: this host leads, and serves clients.
+        led: what it has in common with other services.
         heard: when each worker was last heard of, by the clock of trio.
     """
+
+    sort = "board"
+    waits_for_first = True
 
     def __init__(
         self, name: str, settings: BoardSettings, addresses: Callable[[], dict[int, str]] = dict
     ) -> None:
         self.name = name
         self.settings = settings
+        self.group = settings.group
         self.board = TaskTable()
-        self.is_serving = False
-        self._addresses = addresses
+        self.led = LedService(self, addresses)
         self._guard = threading.Lock()  # of the board, and of what is on its way
-        self._host: Host  # of a board that runs
-        self._has_begun = False
-        self.feed: FollowFeed
         # another leader's records are not taken for answers
         self._asks = int.from_bytes(surroundings().random_bytes(3)) << 32
         self._pending: dict[int, _Pending] = {}
         self._to_append: deque[_Pending] = deque()
         self._news = trio.Event()
-        self._halves: set[Half] = set()
-        self._workers: dict[str, Half] = {}
+        self._halves: set[TaskHalf] = set()
+        self._workers: dict[str, TaskHalf] = {}
         self.heard: dict[str, float] = {}  # by trio's clock
         self._assigning: dict[int, str] = {}  # the worker of each task that is about to be assigned
         self._is_ticking = False
@@ -174,101 +165,42 @@ class BoardService:
 
     # ---- the host -----------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def running(
-        self, host: Host, checkpoints: Checkpoints | None, join: JoinBy = JoinBy.AUTO
-    ) -> AsyncIterator[None]:
-        """For the length of a block in that of the host: it follows, and serves while it leads."""
-        self._host = host
-        self._has_begun = True
-        self.feed = feed = FollowFeed(host.queue(self.settings.group), self, checkpoints, join)
-        async with feed.running(), trio.open_nursery() as nursery:
-            nursery.start_soon(self._lead_when_it_does)
-            yield
-            nursery.cancel_scope.cancel()
-
-    @property
-    def fault(self) -> Exception | None:
-        """The error that has ended the board on this host; None while it goes on."""
-        return self.feed.fault
-
     def fields(self) -> dict[str, object]:
         """The fields of the board in the status of its host."""
-        fault = self.fault
+        fault = self.led.fault
         with self._guard:
             return {
                 "board": self.name,
-                "serves": self.is_serving,
+                "serves": self.led.is_serving,
                 "tasks": len(self.board.tasks),
                 "workers": len(self.board.workers),
                 "fault": None if fault is None else str(fault),
             }
 
-    async def _lead_when_it_does(self) -> None:
-        while self.feed.fault is None:
-            leading = self._leading()
-            if leading is not None:
-                try:
-                    await self._lead(leading)
-                except* _ENDINGS as errors:
-                    told = "board %r: this host serves it no longer: %s"
-                    _logger.info(told, self.name, errors.exceptions[0])
-                finally:
-                    self._stop_serving()
-            await trio.sleep(LOOK_SECONDS)
-        while True:  # another host may be able to serve, each time that this one comes to lead
-            if self._leading() is not None:
-                await self._give_up_lead()
-            await trio.sleep(LOOK_SECONDS)
+    def opened(self, epoch: int, leader: int) -> bytes:
+        """The first record of a host that begins to lead."""
+        return self._record("opened", {"epoch": epoch, "leader": leader}).encoded()
 
-    async def _give_up_lead(self) -> None:
-        group, elections = self.settings.group, self._host.elections
-        with suppress(Refused, ValueError, QueueError, OSError):
-            await self._host.step_down(group, f"board {self.name!r} has ended: {self.feed.fault}")
-            if elections is not None:
-                elections.rest(group)
-
-    def _leading(self) -> Leading | None:
-        """None while this host does not lead."""
-        with suppress(Refused, ValueError, QueueError, OSError):
-            queue = self._host.queue(self.settings.group)
-            is_streamed = queue.is_streamed  # which costs less than all that is looked at then
-            if is_streamed and self._host.position(queue.name).role is Role.LEADING:
-                leading = queue.leading
-                return None if leading.has_stepped_down else leading
-        return None
-
-    async def _lead(self, leading: Leading) -> None:
-        last = self._host.position(self.settings.group).last_index
-        await self.feed.caught_up(-1 if last is None else last)
-        own = self._host.settings.protocol.host_id
-        opened = self._record("opened", {"epoch": leading.epoch, "leader": own})
-        index = await in_thread(partial(leading.append, [opened.encoded()], policy=_AT_ONCE))
-        while await self._wait(leading, index) is AckOutcome.UNKNOWN:
-            leading.check_leads()
-        leading.check_leads()
-        await self.feed.reached(index)
+    async def serve(self, leading: Leading) -> None:
+        """Serves clients, until this host leads no longer."""
         now = trio.current_time()
         with self._guard:
             self.heard = dict.fromkeys(self.board.workers, now)
-        self.is_serving = True
-        told = "board %r: host %d serves it, in epoch %d"
-        _logger.info(told, self.name, own, leading.epoch)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._append, leading, nursery)
             nursery.start_soon(self._dispatch)
             await self._look(leading)
             nursery.cancel_scope.cancel()
 
-    def _stop_serving(self) -> None:
-        self.is_serving = False
+    def stop_serving(self) -> None:
+        """Requests that wait for an answer are not known to be safe."""
         with self._guard:
             pending, self._pending = list(self._pending.values()), {}
         for each in pending:
             self._answer(each.half, each.asked, "unknown", why="the host leads no longer")
         for half in list(self._halves):
             self._refuse(half, TaskWords("refused"))
-            half.worker = ""
+            half.visitor = ""
         self._to_append.clear()
         self._workers.clear()
         self.heard.clear()
@@ -278,7 +210,7 @@ class BoardService:
     async def _look(self, leading: Leading) -> None:
         """Has what time brings about written, until this host leads no longer."""
         before = trio.current_time()
-        while not leading.has_stepped_down and self.feed.fault is None:
+        while not leading.has_stepped_down and self.led.feed.fault is None:
             await trio.sleep(LOOK_SECONDS)
             now = trio.current_time()
             gap, before = now - before, now
@@ -299,7 +231,7 @@ class BoardService:
         self._write(TaskWords("lost", {"worker": worker, "why": why}))
         half = self._workers.pop(worker, None)
         if half is not None:  # it may come again
-            half.worker = ""
+            half.visitor = ""
             half.end(why)
 
     # ---- from records to the log, and back ------------------------------------------------------
@@ -314,7 +246,7 @@ class BoardService:
     def _write(
         self,
         asked: TaskWords,
-        half: Half | None = None,
+        half: TaskHalf | None = None,
         values: Mapping[str, Value] | None = None,
         name: str = "",
     ) -> None:
@@ -345,15 +277,15 @@ class BoardService:
                     taken.append(self._to_append.popleft())
                     records.append(taken[-1].said.encoded())
                     size += len(records[-1])
-                append = partial(leading.append, records, policy=_AT_ONCE)
+                append = partial(leading.append, records, policy=AT_ONCE)
                 index = await in_thread(append)
-                self.feed.wake()
+                self.led.feed.wake()
                 nursery.start_soon(self._settle, leading, taken, index)
 
     async def _settle(self, leading: Leading, taken: list[_Pending], index: int) -> None:
-        outcome = await self._wait(leading, index)
+        outcome = await self.led.outcome(leading, index)
         if outcome is AckOutcome.ACKED:
-            await self.feed.reached(index)
+            await self.led.feed.reached(index)
         with self._guard:
             for each in taken:
                 self._pending.pop(each.said.number("ask"), None)
@@ -365,13 +297,6 @@ class BoardService:
                 self._answer(each.half, each.asked, "unknown", why="it is not known to be safe")
         if any(each.said.name == "tick" for each in taken):
             self._is_ticking = False
-
-    @staticmethod
-    async def _wait(leading: Leading, index: int) -> AckOutcome:
-        try:
-            return await leading.wait_acked(index)
-        except (AckUnknown, WaitEnded):
-            return AckOutcome.UNKNOWN
 
     def _settled(self, pending: _Pending, effect: Effect) -> None:
         said, half = pending.said, pending.half
@@ -392,15 +317,15 @@ class BoardService:
                 )
         self._answer(half, pending.asked, "ok", effect.task)
 
-    def _joined(self, half: Half, worker: str) -> None:
+    def _joined(self, half: TaskHalf, worker: str) -> None:
         older = self._workers.get(worker)
         if older is not None and older is not half:
-            older.worker = ""
+            older.visitor = ""
             older.end("another worker has joined under its name")
         self._workers[worker] = half
         self.heard[worker] = trio.current_time()
 
-    def _hand_out(self, half: Half, number: int, worker: str) -> None:
+    def _hand_out(self, half: TaskHalf, number: int, worker: str) -> None:
         """Sends a task to the worker that it was assigned to."""
         with self._guard:
             task = self.board.tasks.get(number)
@@ -408,7 +333,7 @@ class BoardService:
                 return
             names = ("task", "type", "attempt", "deadline", "payload")
             work = {name: value for name, value in task.values().items() if name in names}
-        half.say(TaskWords("work", work))
+        half.say(TaskWords("work", work), counts=False)  # it has so many slots
 
     async def _dispatch(self) -> None:
         """Assigns tasks that wait to workers that are there."""
@@ -425,7 +350,7 @@ class BoardService:
                 due = self.board.next_due(now)
             pause = REST_SECONDS if due is None else min(REST_SECONDS, (due - now) / 1000)
             with trio.move_on_after(pause):
-                await self.feed.moved()
+                await self.led.feed.moved()
 
     def _next_for(self, name: str) -> list[Task]:
         with self._guard:
@@ -440,18 +365,18 @@ class BoardService:
 
     # ---- what clients ask -----------------------------------------------------------------------
 
-    def asked(self, half: Half, said: TaskWords) -> None:
+    def asked(self, half: TaskHalf, said: TaskWords) -> None:
         """A client asks, or a worker says something."""
-        if not self._has_begun:  # its host is there already
+        if not self.led.has_begun:  # its host is there already
             why = f"board {self.name!r} is about to begin on this host"
             half.say(TaskWords("refused", {"ask": said.number("ask"), "why": why}))
             return
         self._halves = {each for each in self._halves if not each.is_over} | {half}
-        if not self.is_serving:
+        if not self.led.is_serving:
             self._refuse(half, said)
             return
-        if half.worker:
-            self.heard[half.worker] = trio.current_time()
+        if half.visitor:
+            self.heard[half.visitor] = trio.current_time()
         if said.name == "beat":
             return
         problem = self._problem(half, said)
@@ -462,24 +387,24 @@ class BoardService:
             return
         half.unanswered += 1
         if said.name == "join":  # what it says next comes behind that in the log
-            half.worker = said.text("worker")
+            half.visitor = said.text("worker")
         if said.name in _READS:
             self._write(said, half, {}, "read")
         elif said.name == "leave":
-            self.heard.pop(half.worker, None)
-            self._workers.pop(half.worker, None)
-            self._write(TaskWords("lost", {"worker": half.worker, "why": "its worker has left"}))
-            half.worker = ""
+            self.heard.pop(half.visitor, None)
+            self._workers.pop(half.visitor, None)
+            self._write(TaskWords("lost", {"worker": half.visitor, "why": "its worker has left"}))
+            half.visitor = ""
             self._answer(half, said, "ok")
         else:
             given = {"attempts": self.settings.attempts, "backoff": self.settings.backoff_ms}
             values: dict[str, Value] = dict(given) if said.name == "submit" else {}
             kept = _RECORDED[said.name]
             values |= {key: value for key, value in said.values.items() if key in kept}
-            values |= {"worker": half.worker} if said.name in _OF_WORKERS else {}
+            values |= {"worker": half.visitor} if said.name in _OF_WORKERS else {}
             self._write(said, half, values)
 
-    def _problem(self, half: Half, said: TaskWords) -> str:
+    def _problem(self, half: TaskHalf, said: TaskWords) -> str:
         """A sentence on a request that cannot be done; empty for one that can."""
         for name, value in said.values.items():
             most = TEXT_MAX if isinstance(value, str) else DATA_MAX
@@ -503,28 +428,22 @@ class BoardService:
             if len(self.board.workers) >= WORKERS_MAX:
                 return f"expected room for a worker, the board has {WORKERS_MAX}"
         elif said.name in _OF_WORKERS:
-            if not half.worker:
+            if not half.visitor:
                 return "expected a worker that has joined and was heard of within its lease"
         elif said.name not in _READS:
             return f"expected a request of a task board, got {said.name!r}"
         return ""
 
     def _answer(
-        self, half: Half | None, asked: TaskWords, outcome: str, task: int = 0, why: str = ""
+        self, half: TaskHalf | None, asked: TaskWords, outcome: str, task: int = 0, why: str = ""
     ) -> None:
         if half is not None and asked.name != "assign":
             half.unanswered -= 1
             half.say(_answer_to(asked, outcome, task, why))
 
-    def _refuse(self, half: Half, said: TaskWords) -> None:
+    def _refuse(self, half: TaskHalf, said: TaskWords) -> None:
         """This host does not serve: says who does, as far as it knows."""
-        leader = 0
-        with suppress(ValueError, QueueError, OSError):
-            leader = self._host.position(self.settings.group).leader or 0
-        own = self._host.settings.protocol.host_id
-        where = "" if leader == own else self._addresses().get(leader, "")
-        why = f"host {own} does not serve board {self.name!r}"
-        why += f": host {leader} leads it" if leader not in (0, own) else ""
+        leader, where, why = self.led.leader()
         ask = said.number("ask")
         half.say(TaskWords("refused", {"ask": ask, "leader": leader, "where": where, "why": why}))
 

@@ -20,6 +20,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
 from cqrepl.queue import Cycle, Index, Queue, QueueError, cycle_of
 from cqrepl.replicator.followfeed import CannotJoin
+from cqrepl.service.ledservice import HasLed, check_groups
 
 BEGINS_SECONDS: Final = 60.0  # from one question to the next
 _logger: Final = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class Services:
             if each.group in self._paths  # this host has a copy of it
         ]
         self.desk = TaskDesk(boards)
+        self._services: list[HasLed] = [*self.desk.boards.values()]
+        check_groups(self._services)
         self._snapshots = Snapshots(self._others, self._leader)
         self._host: Host | None = None
         self._begins: dict[str, Cycle] = {}  # of groups that this host follows, where they lead
@@ -46,15 +49,16 @@ class Services:
     @property
     def programs(self) -> list[Program]:
         """Those that its host has."""
-        return [self.desk, self._snapshots] if self.desk.boards else []
+        found: list[Program] = [self.desk] if self.desk.boards else []
+        return [*found, self._snapshots] if self._services else []
 
     @asynccontextmanager
     async def running(self, host: Host) -> AsyncIterator[None]:
         """For the length of a block in that of the host they run."""
         self._host = host
         async with AsyncExitStack() as stack:
-            for board in self.desk.boards.values():
-                group = board.settings.group
+            for each in self._services:
+                group = each.group
                 saver = Checkpointer(
                     group,
                     self._paths[group],
@@ -62,12 +66,12 @@ class Services:
                     self._snapshots,
                     partial(self._keeping, group),
                 )
-                await stack.enter_async_context(board.running(host, saver, self._plan.join))
-                host.control.services[group] = partial(_fields, board, saver)
+                await stack.enter_async_context(each.led.running(host, saver, self._plan.join))
+                host.control.services[group] = partial(_fields, each, saver)
                 self._snapshots.groups[group] = GroupState(
-                    path=self._paths[group], folder=saver.folder, save=board.feed.save
+                    path=self._paths[group], folder=saver.folder, save=each.led.feed.save
                 )
-            if not self.desk.boards:
+            if not self._services:
                 yield
                 return
             async with trio.open_nursery() as nursery:
@@ -82,10 +86,10 @@ class Services:
         Raises:
             CannotJoin: so it is.
         """
-        groups = {each.settings.group for each in self.desk.boards.values()}
+        groups = {each.group for each in self._services}
         while True:
             await trio.sleep(1.0)
-            faults = [each.fault for each in self.desk.boards.values()]
+            faults = [each.led.fault for each in self._services]
             first = next((each for each in faults if isinstance(each, CannotJoin)), None)
             if first is not None and all(isinstance(each, CannotJoin) for each in faults):
                 if not self._paths.keys() - groups:
@@ -124,7 +128,7 @@ class Services:
         return self._others if members is None else members & self._others
 
 
-def _fields(board: BoardService, saver: Checkpointer) -> dict[str, object]:
-    """The fields of a board in the status of its host."""
+def _fields(service: HasLed, saver: Checkpointer) -> dict[str, object]:
+    """The fields of a service in the status of its host."""
     saved = None if saver.latest is None else str(saver.latest.pos)
-    return board.fields() | {"checkpoint": saved}
+    return service.fields() | {"checkpoint": saved}

@@ -152,10 +152,10 @@ def held(scene: Scene, host: int, table: TaskTable) -> Iterator[str]:
     for program in scene.hosts[host].programs:
         if isinstance(program, Desk) and scene.hosts[host].process is not None:
             own = program.boards["jobs"]
-            if not hasattr(own, "feed"):
+            if not hasattr(own.led, "feed"):
                 continue  # it waits still
-            if own.fault is not None:
-                yield f"host {host}: its board has ended: {own.fault}"
+            if own.led.fault is not None:
+                yield f"host {host}: its board has ended: {own.led.fault}"
             elif state(own.board) != state(table):
                 yield f"host {host}: its board is not what its copy makes"
 

@@ -40,7 +40,7 @@ async def test_a_task_is_done_once_and_its_result_is_there(tmp_path: Path) -> No
 async def test_a_host_that_follows_names_the_one_that_leads(tmp_path: Path) -> None:
     async with boards(tmp_path, 2) as made, made.client(2).running() as client:
         assert await client.submit("mail", b"")
-        assert not made.board(2).is_serving
+        assert not made.board(2).led.is_serving
     assert "host 2 does not serve board 'jobs': host 1 leads it" in client.why
 
 
@@ -148,7 +148,7 @@ async def test_a_client_that_takes_no_answers_ends(tmp_path: Path) -> None:
             (half,) = made.board(1)._halves
             half._unread_max = 100_000
             for _ in range(3):
-                half.say(TaskWords("work", {"payload": bytes(DATA_MAX)}))
+                half.say(TaskWords("work", {"payload": bytes(DATA_MAX)}), counts=False)
             half.say(TaskWords("task", {"payload": bytes(60_000)}))
             half.say(TaskWords("task", {"payload": bytes(60_000)}))
             assert half.produce(1 << 16)
@@ -172,8 +172,8 @@ async def test_long_payloads_and_results_go_in_pieces(tmp_path: Path) -> None:
 async def test_a_host_whose_board_has_ended_gives_up_the_lead(tmp_path: Path) -> None:
     """An excerpt that is no record ends it; a later version on another host may read it."""
     async with boards(tmp_path, 2) as made:
-        await eventually(lambda: made.board(1).is_serving)
+        await eventually(lambda: made.board(1).led.is_serving)
         await made.hosts.hosts[1].queue("a").append(b"\xff\xff no record")
-        await eventually(lambda: made.board(1).fault is not None)
+        await eventually(lambda: made.board(1).led.fault is not None)
         await eventually(lambda: made.hosts.hosts[1].position("a").role is Role.FOLLOWING)
-        assert "the service has failed" in str(made.board(1).fault)
+        assert "the service has failed" in str(made.board(1).led.fault)

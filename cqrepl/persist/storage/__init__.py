@@ -1,0 +1,1 @@
+"""Storages: their records, their state, and what a program has of them."""
