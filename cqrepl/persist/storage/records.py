@@ -1,0 +1,156 @@
+"""The records of storages, as they stand in the log of their group.
+
+Theory of operation. A record is the body of a binary wire document, which Java writes with its own
+wire classes: an event name, then a block of fields, in this order. Numbers are as narrow as their
+values allow (`int64`), an item is a length and its bytes (`bytesLiteral`).
+
+    event            fields                                  says
+    CREATE           id, kind, name, epoch                   the storage is there
+    QUEUE_ADD        id, index, gen, epoch, item             an item, behind all others
+    SEQUENCE_APPEND  id, index, gen, epoch, item             the same of a sequence
+    QUEUE_REMOVE     id, index, gen, epoch                   items up to this index are gone
+    SEQUENCE_RESET   id, index, gen, epoch, at               all items are gone; `index` is next
+    KEEP             id, index, gen, epoch, item             an item once more: its first record is
+                                                             in a store file that is to go
+
+`id` is the 64-bit number of a storage, which its name makes (`correlation_id`); `index` the logical
+index of an item, from 1 on, without a gap; `gen` counts the resets, and alone decides to what an
+item belongs; `at` is the time of a reset in ms since 1970, for people; `epoch` is that in which the
+host that wrote it led, 0 where it was never promoted. A field that is not known is passed over.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from wire import Reader, WireError, Writer
+
+NAME_MAX: Final = 128  # characters
+ITEM_MAX: Final = 16 << 20  # bytes
+INDEX_FIRST: Final = 1
+_ID_MASK: Final = (1 << 63) - 1
+
+
+class StorageKind(StrEnum):
+    """The kinds of storages."""
+
+    QUEUE = "queue"  # items are added at the end, and removed at the front
+    SEQUENCE = "sequence"  # items are read by their index, and all go by a reset
+
+
+class Op(StrEnum):
+    """The names of records."""
+
+    CREATE = "CREATE"
+    ADD = "QUEUE_ADD"
+    APPEND = "SEQUENCE_APPEND"
+    REMOVE = "QUEUE_REMOVE"
+    RESET = "SEQUENCE_RESET"
+    KEEP = "KEEP"
+
+
+WITH_ITEM: Final = frozenset({Op.ADD, Op.APPEND, Op.KEEP})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageRecord:
+    """One record; a field that its name does not have is as it is by default.
+
+    Args:
+        index: logical; see above.
+        gen: the number of resets before; of a reset, with it.
+        at: ms since 1970.
+        item: None where it has none, or was not read.
+    """
+
+    op: Op
+    id: int
+    index: int = 0
+    gen: int = 0
+    epoch: int = 0
+    at: int = 0
+    kind: StorageKind = StorageKind.SEQUENCE
+    name: str = ""
+    item: bytes | None = None
+
+    def encoded(self) -> bytes:
+        """Its bytes."""
+        writer = Writer()
+        writer.event(self.op.value)
+        with writer.block():
+            _number(writer, "id", self.id)
+            if self.op is Op.CREATE:
+                for name, text in (("kind", self.kind.value), ("name", self.name)):
+                    writer.name(name)
+                    writer.text(text)
+                _number(writer, "epoch", self.epoch)
+            else:
+                _number(writer, "index", self.index)
+                _number(writer, "gen", self.gen)
+                _number(writer, "epoch", self.epoch)
+            if self.op is Op.RESET:
+                _number(writer, "at", self.at)
+            if self.op in WITH_ITEM:
+                assert self.item is not None
+                writer.name("item")
+                writer.bytes_literal(self.item)
+        return bytes(writer.data)
+
+
+def _number(writer: Writer, name: str, value: int) -> None:
+    writer.name(name)
+    writer.integer(value)
+
+
+def decode_record(data: bytes | memoryview, *, with_item: bool = True) -> StorageRecord:
+    """The record that these bytes are.
+
+    Raises:
+        WireError: they are none that this version knows, or lack a field.
+    """
+    reader = Reader(data)
+    name = reader.read_name()
+    try:
+        op = Op(name or "")
+    except ValueError:
+        raise WireError(f"expected a record of a storage, got {name!r}") from None
+    fields = reader.read_block().read_fields()
+    wanted: tuple[str, ...] = ("id", "kind", "name") if op is Op.CREATE else ("id", "index", "gen")
+    wanted += ("item",) if op in WITH_ITEM else ()
+    lacking = [each for each in wanted if each not in fields]
+    if lacking:
+        raise WireError(f"expected the field {lacking[0]!r} of {op.value}, got none")
+    numbers = {
+        each: fields[each].read_int()
+        for each in ("id", "index", "gen", "epoch", "at")
+        if each in fields
+    }
+    kind, item = StorageKind.SEQUENCE, None
+    if op is Op.CREATE:
+        said = fields["kind"].read_text() or ""
+        try:
+            kind = StorageKind(said)
+        except ValueError:
+            raise WireError(f"expected a queue or a sequence, got the kind {said!r}") from None
+    if op in WITH_ITEM and with_item:
+        block = fields["item"].read_block()
+        item = bytes(block.data[block.position : block.end])
+    name_of = (fields["name"].read_text() or "") if op is Op.CREATE else ""
+    return StorageRecord(op=op, kind=kind, name=name_of, item=item, **numbers)
+
+
+def correlation_id(name: str) -> int:
+    """The number of the storage with this name: the first 8 bytes of the SHA-256 of its UTF-8, as a
+    big-endian number without its sign; the same on each host, in each program and language."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") & _ID_MASK
+
+
+def check_storage_name(name: str) -> None:
+    """Raises:
+    ValueError: it is empty, too long, or has control characters.
+    """
+    if not 0 < len(name) <= NAME_MAX:
+        raise ValueError(f"expected a name of 1 to {NAME_MAX} characters, got {len(name)}")
+    if not name.isprintable():
+        raise ValueError(f"expected a name without control characters, got {name!r}")
