@@ -110,6 +110,11 @@ class AckBell:
         """True while a board has not what it was armed for, or nothing was made of it yet."""
         return board in self._armed or board in self.risen
 
+    def look_again(self, board: "AckBoard") -> None:
+        """Has a board looked at once more, behind all others that have risen."""
+        self.risen[board] = None
+        self.has_risen.set()
+
     def take_risen(self, most: int) -> "list[AckBoard]":
         """The first of `risen`, so many at most."""
         taken = list(islice(self.risen, most))
@@ -158,11 +163,13 @@ class AckBoard:
     Attributes:
         queue: name of the queue.
         risen_to: the index that it was armed for when it rang last.
+        told_to: the index up to which the queue was safe when its sinks were told last.
     """
 
     def __init__(self, queue: str, board: MarkBoard, bell: AckBell) -> None:
         self.queue = queue
         self.risen_to = -1
+        self.told_to = -1
         self._board = board
         self._bell = bell
         self._why = ""  # why nothing more comes

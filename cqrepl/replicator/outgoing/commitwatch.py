@@ -3,9 +3,11 @@
 Theory of operation. What is safe follows from the marks on a queue's board, which rise in native
 threads: nothing in Python sees each of them. So the board is asked to ring the bell once, when the
 next index beyond what is safe now has reached what the policy asks. Then the event loop counts what
-the lanes of that queue hold, raises the acknowledged mark of the queue, has each sink hear of it,
-and asks the board for what is next. How many excerpts have come meanwhile makes no difference: in a
-full stream there is a word for many of them, and others have most of the time.
+the lanes of that queue hold, raises the acknowledged mark of the queue, and has each sink hear of
+it. It looks once more after a pause, and as long as it finds more each time, the bell rests: each
+ring would wake the event loop, which costs more than the look. Else it asks the board for what is
+next. How many excerpts have come meanwhile makes no difference: in a full stream there is a word
+for many of them, and others have most of the time.
 
 Beside that there is a look at what was touched, soon after, and at some of all queues. It tells
 sinks that were sent less than was safe, and it asks boards that were not asked, as they have ended,
@@ -29,8 +31,8 @@ from cqrepl.replicator.queuestate.queues import until
 COMMIT_SECONDS: Final = 1.0  # to the next look at marks that native lanes may have raised
 COMMIT_PAUSE_SECONDS: Final = 0.05  # between two looks at least
 COMMIT_REST_SECONDS: Final = 0.025  # of which at least
-PAUSE_SECONDS: Final = 0.001  # between two words of it at least
-PAUSE_SHARE: Final = 5  # and so many times as long as the last one took
+PAUSE_SECONDS: Final = 0.003  # between two words of it at least
+PAUSE_SHARE: Final = 15  # and so many times as long as the last one took
 
 
 class CommitWatch:
@@ -108,7 +110,10 @@ class CommitWatch:
         for session in sessions:
             session.words.tell_levels_of(queue.name)
         safe = queue.leading.safe_index()
-        if safe >= queue.board.risen_to:  # else a claim has rung, as it would again at once
+        if safe > queue.board.told_to:
+            queue.board.told_to = safe
+            self._bell.look_again(queue.board)
+        elif safe >= queue.board.risen_to:  # else a claim has rung, as it would again at once
             self._arm(queue, safe)
 
     def _arm(self, queue: SourceQueue, safe: int) -> None:
