@@ -1,6 +1,6 @@
 """The columns by which `preload` spreads and sorts rows, as Spark computes them without Python.
 
-The key as binary wire and its partition are what `partitionhash` says. Texts and whole numbers are
+The key as binary wire and its partition are what `cqrepl.routing` says. Texts and whole numbers are
 told in Spark's own functions, which cost a fraction of a call of Python for each row; keys of other
 types go through Python.
 """
@@ -14,7 +14,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 
 import wire
-from cqrepl.spark.jobs.partitionhash import key_bytes
+from cqrepl.routing import key_bytes
 
 WHOLE_NUMBERS: Final = ("bigint", "int", "smallint", "tinyint")
 _SHORT_MAX, _LONG_TEXT = 31, "B8"

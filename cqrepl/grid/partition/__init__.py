@@ -1,0 +1,1 @@
+"""The parts of one partition: its state, its locks, and how a transaction is committed."""
