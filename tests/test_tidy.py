@@ -191,7 +191,7 @@ PAIRED_FOLDERS = ({"cqrepl/protocol", "cqrepl/replicator"},)
 # a command's options and its work have its name, which may be that of what it runs
 COMMAND_FOLDERS = {"cqrepl/cli", "cqrepl/commands"}
 # participles are what is done, not what is: these name a thing, or what is public under the name
-NAMES_IN_ING = {"blocking", "greeting", "listing", "mapping", "recording", "staging"}
+NAMES_IN_ING = {"blocking", "greeting", "listing", "mapping", "recording", "routing", "staging"}
 
 
 def test_no_two_modules_have_one_name() -> None:

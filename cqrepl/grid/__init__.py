@@ -7,6 +7,6 @@
 3
 """
 
-from cqrepl.grid.local import LocalGrid, local
+from cqrepl.grid.localgrid import LocalGrid, local
 
 __all__ = ["LocalGrid", "local"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import Final
 
 from cqrepl.grid.errors import GridRefused
@@ -26,10 +26,10 @@ class Reads(StrEnum):
 
     OFF = "off"  # the host that leads alone
     ANY = "any"  # each copy; where one has no entry, the host that leads is asked
-    TOKEN = "token"  # noqa: S105 - each copy that is as far as a token says
+    TOKEN = auto()  # each copy that is as far as a token says
 
 
-class Status(StrEnum):
+class PreloadStatus(StrEnum):
     """The answers of a loader to how far its preload has come."""
 
     PRELOADED_ALREADY = "preloaded already"

@@ -1,4 +1,4 @@
-"""What a program gives a map set to fill its maps from a back end, and to keep that up to date.
+"""Loaders: they fill the maps of a map set from a back end, and keep that up to date.
 
 Theory of operation. Each map may have a loader. It fills the map (`preload_map`) in the primary
 alone; replicas get what it puts by the log. Later changes go to it before the record is written
@@ -15,15 +15,17 @@ So a loader that is told to `apply` before it was asked for its status knows tha
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from cqrepl.grid.errors import GridRefused, LoaderError
-from cqrepl.grid.gridsettings import RECOVERY_MAP, GridSettings, Status
+from cqrepl.grid.gridsettings import RECOVERY_MAP, GridSettings, PreloadStatus
+from cqrepl.grid.partition.gridsession import GridMap, GridSession
 from cqrepl.grid.partition.gridvalues import ValueCodec
-from cqrepl.grid.partition.gridwords import Change, Op
-from cqrepl.grid.partition.session import GridMap, Session
+from cqrepl.grid.partition.gridwords import Change, MapOp
+from cqrepl.protocol.programfault import Contained
 
 COMPLETE: Final = "COMPLETE"
 _logger: Final = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ class LoaderChange(NamedTuple):
         op: a value was put, a key removed, or the map cleared in this partition.
     """
 
-    op: Op
+    op: MapOp
     key: object
     value: object
 
@@ -81,7 +83,7 @@ class BackingMap:
 class Loader(Protocol):
     """Fills a map from a back end, and writes its changes there. Called in threads."""
 
-    def preload_map(self, session: Session, backing_map: BackingMap) -> None:
+    def preload_map(self, session: GridSession, backing_map: BackingMap) -> None:
         """Puts the rows of the map's partition, by transactions of the session.
 
         Raises:
@@ -101,7 +103,7 @@ class Loader(Protocol):
 class ReplicaPreloadController(Protocol):
     """A loader that knows how far its preload has come."""
 
-    def check_preload_status(self, session: Session, backing_map: BackingMap) -> Status:
+    def check_preload_status(self, session: GridSession, backing_map: BackingMap) -> PreloadStatus:
         """Called before `preload_map`, whether or not that is called then."""
 
 
@@ -137,7 +139,7 @@ class RecoveryMap:
         GridRefused: the session's map set has no such map.
     """
 
-    def __init__(self, session: Session, name: str = RECOVERY_MAP) -> None:
+    def __init__(self, session: GridSession, name: str = RECOVERY_MAP) -> None:
         self._map: GridMap = session.map(name)
 
     def progress(self, backing_map: BackingMap) -> object:
@@ -145,14 +147,14 @@ class RecoveryMap:
         key = _recovery_key(backing_map)
         return self._map.get(key, partition=backing_map.partition_id)
 
-    def status(self, backing_map: BackingMap) -> Status:
+    def status(self, backing_map: BackingMap) -> PreloadStatus:
         """The status that this says: no entry, complete, or something in between."""
         progress = self.progress(backing_map)
         if progress is None:
-            return Status.FULL_PRELOAD_NEEDED
+            return PreloadStatus.FULL_PRELOAD_NEEDED
         if progress == COMPLETE:
-            return Status.PRELOADED_ALREADY
-        return Status.PARTIAL_PRELOAD_NEEDED
+            return PreloadStatus.PRELOADED_ALREADY
+        return PreloadStatus.PARTIAL_PRELOAD_NEEDED
 
     def advance(self, backing_map: BackingMap, progress: object) -> None:
         """Notes how far it has come; in the transaction that has the rows."""
@@ -215,14 +217,17 @@ class LoaderDesk:
             LoaderError: one has failed; all of it was taken back.
         """
         told = self._tx(partition, tx)
-        try:
+
+        def apply() -> None:
             if self._callback is not None:
                 self._callback.begin(told)
             for name, loader in self._by_map.items():
                 mine = [self._change(each) for each in changes if each.map == name]
                 if mine:
                     loader.apply(told, mine)
-        except Exception as error:
+
+        error = _fault_of(apply)
+        if error is not None:
             self.rollback(partition, tx)
             text = f"partition {partition}: the loader has not taken a transaction: {error!r}"
             raise LoaderError(text) from error
@@ -236,24 +241,20 @@ class LoaderDesk:
         if self._callback is None:
             return None
         told = self._tx(partition, tx)
-        try:
-            self._callback.commit(told)
-        except Exception as error:  # noqa: BLE001 - as above
-            if self._was_committed(told):
-                return None
-            self.rollback(partition, tx)
-            failed = LoaderError(f"partition {partition}: the loader has not committed: {error!r}")
-            failed.__cause__ = error
-            return failed
-        return None
+        error = _fault_of(partial(self._callback.commit, told))
+        if error is None or self._was_committed(told):
+            return None
+        self.rollback(partition, tx)
+        failed = LoaderError(f"partition {partition}: the loader has not committed: {error!r}")
+        failed.__cause__ = error
+        return failed
 
     def rollback(self, partition: int, tx: int) -> None:
         """Takes a transaction back; that it fails is logged."""
         if self._callback is None:
             return
-        try:
-            self._callback.rollback(self._tx(partition, tx))
-        except Exception as error:  # noqa: BLE001 - as above
+        error = _fault_of(partial(self._callback.rollback, self._tx(partition, tx)))
+        if error is not None:
             told = "map set %r, partition %d: the loader has failed in a rollback: %r"
             _logger.warning(told, self._settings.name, partition, error)
 
@@ -275,15 +276,17 @@ class LoaderDesk:
         return self.commit(partition, tx) is None
 
     def _was_committed(self, told: LoaderTx) -> bool:
-        if self._callback is None:
+        callback = self._callback
+        if callback is None:
             return False
-        try:
-            return self._callback.was_committed(told)
-        except Exception as error:
+        found: list[bool] = []
+        error = _fault_of(lambda: found.append(callback.was_committed(told)))
+        if error is not None:
             text = f"partition {told.partition}: the loader cannot tell whether transaction"
             raise LoaderError(f"{text} {told.tx:#x} is committed: {error!r}") from error
+        return found[0]
 
-    def preload(self, session: Session, partition: int) -> None:
+    def preload(self, session: GridSession, partition: int) -> None:
         """Fills the maps of a partition, one after the other, as their loaders say.
 
         Args:
@@ -296,26 +299,36 @@ class LoaderDesk:
             if not self._settings.maps[name].preload:
                 continue
             backing = BackingMap(name, self._settings.name, partition, self._settings.partitions)
-            try:
-                status = Status.FULL_PRELOAD_NEEDED
-                if isinstance(loader, ReplicaPreloadController):
-                    status = loader.check_preload_status(session, backing)
-                if status is Status.PRELOADED_ALREADY:
-                    continue
-                if status is Status.FULL_PRELOAD_NEEDED:
-                    session.map(name).clear(partition)
-                loader.preload_map(session, backing)
-            except Exception as error:
+            error = _fault_of(partial(_preload, loader, session, backing))
+            session.rollback()  # what it has left open
+            if error is not None:
                 text = f"map {name!r}, partition {partition}: the preload has failed: {error!r}"
                 raise LoaderError(text) from error
-            finally:
-                session.rollback()  # what it has left open
 
     def _tx(self, partition: int, tx: int) -> LoaderTx:
         return LoaderTx(self._settings.name, partition, tx)
 
     def _change(self, change: Change) -> LoaderChange:
         loads = self._codec.loads
-        key = loads(change.key) if change.op is not Op.CLEAR else None
-        value = loads(change.value) if change.op is Op.PUT else None
+        key = loads(change.key) if change.op is not MapOp.CLEAR else None
+        value = loads(change.value) if change.op is MapOp.PUT else None
         return LoaderChange(change.op, key, value)
+
+
+def _preload(loader: Loader, session: GridSession, backing: BackingMap) -> None:
+    status = PreloadStatus.FULL_PRELOAD_NEEDED
+    if isinstance(loader, ReplicaPreloadController):
+        status = loader.check_preload_status(session, backing)
+    if status is PreloadStatus.PRELOADED_ALREADY:
+        return
+    if status is PreloadStatus.FULL_PRELOAD_NEEDED:
+        session.map(backing.name).clear(backing.partition_id)
+    loader.preload_map(session, backing)
+
+
+def _fault_of(call: Callable[[], None]) -> Exception | None:
+    """The error of a program's own code; None where it has none."""
+    faults: list[Exception] = []
+    with Contained(faults.append):
+        call()
+    return faults[0] if faults else None

@@ -16,10 +16,10 @@ import wire
 from cqrepl.cli.main import cli
 from cqrepl.queue import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.routing import key_bytes, partition_of
 from cqrepl.spark.failures import JobFailed, one_line
 from cqrepl.spark.jobs import preload as job
 from cqrepl.spark.jobs.keycolumns import column, java_charsets, key_column, partition_column_of
-from cqrepl.routing import key_bytes, partition_of
 from cqrepl.spark.jobs.preload import PreloadSettings, partition_column, preload
 from cqrepl.spark.jobs.queuefiller import Filled
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts

@@ -33,8 +33,10 @@ class Serializer(Protocol):
         type: objects of exactly this type are written.
     """
 
-    name: str
-    type: type
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> type: ...
 
     def dumps(self, value: object) -> bytes:
         """The bytes of an object; the same ones for equal keys."""

@@ -125,7 +125,7 @@ def decode_words(data: bytes | memoryview) -> GridWords:
 # ---- many things in one field ---------------------------------------------------------------
 
 
-class Op(IntEnum):
+class MapOp(IntEnum):
     """The kinds of changes."""
 
     PUT = 1
@@ -136,7 +136,7 @@ class Op(IntEnum):
 class Change(NamedTuple):
     """One change of a transaction."""
 
-    op: Op
+    op: MapOp
     map: str
     key: bytes = b""
     value: bytes = b""
@@ -154,7 +154,7 @@ class Read(NamedTuple):
     version: int
 
 
-class Entry(NamedTuple):
+class GridEntry(NamedTuple):
     """The value of a key.
 
     Args:
@@ -194,7 +194,7 @@ def unpack_changes(maps: str, data: bytes) -> list[Change]:
             at += _CHANGE.size
             middle, end = at + key_size, at + key_size + value_size
             _check_end(end, data)
-            found.append(Change(Op(op), names[nth], data[at:middle], data[middle:end]))
+            found.append(Change(MapOp(op), names[nth], data[at:middle], data[middle:end]))
             at = end
     except (struct.error, IndexError, ValueError) as error:
         raise WireError(f"expected changes, got other bytes at {at} of {len(data)}") from error
@@ -230,7 +230,7 @@ def unpack_reads(maps: str, data: bytes) -> list[Read]:
     return found
 
 
-def pack_rows(rows: Iterable[tuple[bytes, Entry]]) -> bytes:
+def pack_rows(rows: Iterable[tuple[bytes, GridEntry]]) -> bytes:
     """Keys with their entries."""
     parts: list[bytes] = []
     for key, (value, version) in rows:
@@ -238,7 +238,7 @@ def pack_rows(rows: Iterable[tuple[bytes, Entry]]) -> bytes:
     return b"".join(parts)
 
 
-def unpack_rows(data: bytes) -> Iterator[tuple[bytes, Entry]]:
+def unpack_rows(data: bytes) -> Iterator[tuple[bytes, GridEntry]]:
     """The same, back.
 
     Raises:
@@ -252,7 +252,7 @@ def unpack_rows(data: bytes) -> Iterator[tuple[bytes, Entry]]:
         at += _ROW.size
         middle, end = at + key_size, at + key_size + value_size
         _check_end(end, data)
-        yield data[at:middle], Entry(data[middle:end], version)
+        yield data[at:middle], GridEntry(data[middle:end], version)
         at = end
 
 

@@ -26,16 +26,16 @@ from cqrepl.grid.partition.gridwords import (
     PRESENT,
     TRANSACTION_MAX,
     Change,
-    Entry,
+    GridEntry,
     GridWords,
-    Op,
+    MapOp,
     Read,
     Scalar,
     pack_changes,
     pack_numbers,
 )
-from cqrepl.grid.partition.groupstate import ENTRY_BYTES, GroupState, OpenTx
 from cqrepl.grid.partition.locktable import LockTable, Place
+from cqrepl.grid.partition.partitiongroup import ENTRY_BYTES, OpenTx, PartitionGroup
 
 _EPOCH_SHIFT: Final = 40  # numbers of transactions: those of an epoch follow one another
 _LIST_MAX: Final = 10_000  # outcomes in one record
@@ -57,7 +57,7 @@ class TxRequest:
     def places(self) -> Iterable[Place]:
         """All that it has to lock."""
         for change in self.changes:
-            key = None if change.op is Op.CLEAR else change.key
+            key = None if change.op is MapOp.CLEAR else change.key
             yield Place(self.partition, change.map, key)
         for read in self.reads:
             yield Place(self.partition, read.map, read.key)
@@ -79,7 +79,7 @@ class Primary:
         bytes_max: of all entries; None: without limit.
     """
 
-    def __init__(self, state: GroupState, epoch: int, bytes_max: int | None = None) -> None:
+    def __init__(self, state: PartitionGroup, epoch: int, bytes_max: int | None = None) -> None:
         self.state = state
         self.locks = LockTable()
         self.committed: list[int] = []
@@ -88,28 +88,30 @@ class Primary:
         self._next = epoch << _EPOCH_SHIFT
         self._seen: dict[int, OpenTx] = {}  # committed by the loader, and open in the state
 
-    def get(self, partition: int, name: str, key: bytes) -> Entry | None:
+    def get(self, partition: int, name: str, key: bytes) -> GridEntry | None:
         """The entry of a key as it was committed last; None for none."""
         for each in reversed(self._seen.values()):
             if each.partition == partition:
                 for change in reversed(each.changes):
-                    if change.map == name and (change.op is Op.CLEAR or change.key == key):
-                        return Entry(change.value, each.index) if change.op is Op.PUT else None
+                    if change.map == name and (change.op is MapOp.CLEAR or change.key == key):
+                        return (
+                            GridEntry(change.value, each.index) if change.op is MapOp.PUT else None
+                        )
         return self.state.get(partition, name, key)
 
-    def rows(self, partition: int, name: str) -> dict[bytes, Entry]:
+    def rows(self, partition: int, name: str) -> dict[bytes, GridEntry]:
         """All entries of a map in a partition, as they were committed last."""
         rows = dict(self.state.partitions.get(partition, {}).get(name, {}))
         for each in self._seen.values():
             for op, map_name, key, value in each.changes if each.partition == partition else ():
                 if map_name != name:
                     continue
-                if op is Op.CLEAR:
+                if op is MapOp.CLEAR:
                     rows.clear()
                     continue
                 rows.pop(key, None)
-                if op is Op.PUT:
-                    rows[key] = Entry(value, each.index)
+                if op is MapOp.PUT:
+                    rows[key] = GridEntry(value, each.index)
         return rows
 
     def check(self, request: TxRequest) -> None:
@@ -125,7 +127,7 @@ class Primary:
             raise GridRefused(f"{wanted}, got {size} in partition {request.partition}")
         if len({each.map for each in request.changes}) > MAPS_MAX:
             raise GridRefused(f"expected changes of at most {MAPS_MAX} maps, got more")
-        adds = any(each.op is Op.PUT for each in request.changes)
+        adds = any(each.op is MapOp.PUT for each in request.changes)
         if self._bytes_max is not None and adds and self.state.size + size > self._bytes_max:
             room = max(0, self._bytes_max - self.state.size)
             wanted = f"expected room for {size} bytes in partition {request.partition}"
@@ -188,7 +190,7 @@ class Primary:
 
 
 def opened_record(
-    state: GroupState, epoch: int, leader: int, counts: tuple[int, int], grid: str
+    state: PartitionGroup, epoch: int, leader: int, counts: tuple[int, int], grid: str
 ) -> GridWords:
     """The record of a host that comes to lead.
 

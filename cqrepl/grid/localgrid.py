@@ -13,15 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from cqrepl.grid.errors import GridError, LoaderError, LockTimeout
+from cqrepl.grid.errors import GridError, LoaderError, LockTimeout, OutcomeUnknown
 from cqrepl.grid.gridsettings import GridSettings, MapSettings
 from cqrepl.grid.loaders import Loader, LoaderDesk, TransactionCallback
+from cqrepl.grid.partition.gridsession import GridSession
 from cqrepl.grid.partition.gridvalues import Serializer, ValueCodec
-from cqrepl.grid.partition.gridwords import Entry, GridWords, decode_words
-from cqrepl.grid.partition.groupstate import GroupState
+from cqrepl.grid.partition.gridwords import GridEntry, GridWords, decode_words
 from cqrepl.grid.partition.locktable import Place
+from cqrepl.grid.partition.partitiongroup import PartitionGroup
 from cqrepl.grid.partition.primary import Primary, TxRequest, Written, opened_record
-from cqrepl.grid.partition.session import Session
 from cqrepl.grid.partition.token import Token
 from cqrepl.queue import Queue
 from cqrepl.surroundings import surroundings
@@ -49,7 +49,7 @@ class LocalGrid:
         self.faults: dict[int, LoaderError] = {}
         self._desk = LoaderDesk(settings, loaders, callback, self.codec)
         self._changed = threading.Condition()  # of all that follows
-        self._state = GroupState()
+        self._state = PartitionGroup()
         self._last = 0
         self._queue = None if path is None else Queue.open_for_append(path, create=_ROLL_CYCLE)
         self._owners = count(1)
@@ -63,9 +63,9 @@ class LocalGrid:
         self._recover()
         self._preload()
 
-    def session(self) -> Session:
+    def session(self) -> GridSession:
         """A session, for one thread at a time."""
-        return Session(self)
+        return GridSession(self)
 
     def close(self) -> None:
         """Ends it; what it keeps in a path stays."""
@@ -91,7 +91,9 @@ class LocalGrid:
         """A number for the locks of one transaction."""
         return next(self._owners)
 
-    def get(self, owner: int, partition: int, name: str, key: bytes, *, lock: bool) -> Entry | None:
+    def get(
+        self, owner: int, partition: int, name: str, key: bytes, *, lock: bool
+    ) -> GridEntry | None:
         """An entry; None for none."""
         self._check(partition)
         with self._changed:
@@ -99,7 +101,7 @@ class LocalGrid:
                 self._lock(owner, [Place(partition, name, key)])
             return self._primary.get(partition, name, key)
 
-    def rows(self, partition: int, name: str) -> Iterator[tuple[bytes, Entry]]:
+    def rows(self, partition: int, name: str) -> Iterator[tuple[bytes, GridEntry]]:
         """All entries of a map in a partition, as they were at one time."""
         self._check(partition)
         with self._changed:
@@ -125,7 +127,8 @@ class LocalGrid:
             failed = None
             if goes_through:
                 assert found is not None
-                failed = self._desk.commit(request.partition, written.tx)
+                token = Token(self.settings.name, self._state.grid, 0, self._epoch, index)
+                failed = self._committed(request.partition, written.tx, token)
                 with self._changed:
                     self._primary.decide(found, is_committed=failed is None)
                     self._tell_outcomes()
@@ -134,6 +137,18 @@ class LocalGrid:
             return Token(self.settings.name, self._state.grid, 0, self._epoch, index)
         finally:
             self.release(owner)
+
+    def _committed(self, partition: int, tx: int, token: Token) -> LoaderError | None:
+        """Commits in the loaders; as `LoaderDesk.commit`.
+
+        Raises:
+            OutcomeUnknown: they cannot tell; the next start asks again.
+        """
+        try:
+            return self._desk.commit(partition, tx)
+        except LoaderError as error:
+            self.faults[partition] = error
+            raise OutcomeUnknown(str(error), token) from error
 
     def release(self, owner: int) -> None:
         """Gives back all locks."""
@@ -190,7 +205,7 @@ class LocalGrid:
         if self._desk.is_needed:
             for partition in range(self.settings.partitions):
                 try:
-                    self._desk.preload(Session(self, write_through=False), partition)
+                    self._desk.preload(GridSession(self, write_through=False), partition)
                 except LoaderError as error:
                     self.faults[partition] = error
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol, Self
 from cqrepl.grid.errors import Conflict, CrossPartition, GridRefused
 from cqrepl.grid.gridsettings import GridSettings, Locks, MapSettings
 from cqrepl.grid.partition.gridvalues import ValueCodec
-from cqrepl.grid.partition.gridwords import ABSENT, PRESENT, Change, Entry, Op, Read
+from cqrepl.grid.partition.gridwords import ABSENT, PRESENT, Change, GridEntry, MapOp, Read
 from cqrepl.grid.partition.primary import TxRequest
 from cqrepl.grid.partition.token import Token
 
@@ -35,7 +35,9 @@ class Store(Protocol):
     def new_owner(self) -> int:
         """A number for the locks of one transaction."""
 
-    def get(self, owner: int, partition: int, name: str, key: bytes, *, lock: bool) -> Entry | None:
+    def get(
+        self, owner: int, partition: int, name: str, key: bytes, *, lock: bool
+    ) -> GridEntry | None:
         """An entry; None for none.
 
         Args:
@@ -45,7 +47,7 @@ class Store(Protocol):
             LockTimeout: another transaction has it.
         """
 
-    def rows(self, partition: int, name: str) -> Iterator[tuple[bytes, Entry]]:
+    def rows(self, partition: int, name: str) -> Iterator[tuple[bytes, GridEntry]]:
         """All entries of a map in a partition, as they were at one time."""
 
     def commit(self, owner: int, request: TxRequest, *, write_through: bool) -> Token | None:
@@ -60,7 +62,7 @@ class Store(Protocol):
         """Gives back all locks."""
 
 
-class Session:
+class GridSession:
     """Transactions, one after the other; for one thread at a time. As a context manager it is one
     transaction, which commits at the end of the block, or rolls back where that raises.
 
@@ -200,11 +202,11 @@ class Session:
         if expected is not None:
             self._expect(partition, place, expected)
         self._changes.append(change)
-        if change.op is Op.CLEAR:
+        if change.op is MapOp.CLEAR:
             self._cleared.add(change.map)
             self._own = {at: own for at, own in self._own.items() if at[0] != change.map}
         else:
-            self._own[place] = change.value if change.op is Op.PUT else None
+            self._own[place] = change.value if change.op is MapOp.PUT else None
 
     def _expect(self, partition: int, place: tuple[str, bytes], expected: int) -> None:
         if place in self._own or place[0] in self._cleared:
@@ -232,12 +234,12 @@ class Session:
 
 
 class GridMap:
-    """One map, as a session sees it. Made by `Session.map`.
+    """One map, as a session sees it. Made by `GridSession.map`.
 
     Without a transaction each call is one of its own.
     """
 
-    def __init__(self, session: Session, name: str, settings: MapSettings) -> None:
+    def __init__(self, session: GridSession, name: str, settings: MapSettings) -> None:
         self.name = name
         self._session = session
         self._store = session.store
@@ -255,23 +257,23 @@ class GridMap:
 
     def put(self, key: object, value: object, *, partition: int | None = None) -> None:
         """Sets the value of a key, whether it has one or not."""
-        self._write(Op.PUT, key, value, partition, None)
+        self._write(MapOp.PUT, key, value, partition, None)
 
     upsert = put
 
     def insert(self, key: object, value: object, *, partition: int | None = None) -> None:
         """Sets the value of a key that has none; else the commit ends as `Conflict`."""
-        self._write(Op.PUT, key, value, partition, ABSENT)
+        self._write(MapOp.PUT, key, value, partition, ABSENT)
 
     def update(self, key: object, value: object, *, partition: int | None = None) -> None:
         """Sets the value of a key that has one; else the commit ends as `Conflict`."""
-        self._write(Op.PUT, key, value, partition, PRESENT)
+        self._write(MapOp.PUT, key, value, partition, PRESENT)
 
     def remove(self, key: object, *, partition: int | None = None) -> None:
         """Removes a key, if it is there."""
         at, data = self._place(key, partition)
         self._lock(at, data)
-        self._session.write(at, Change(Op.REMOVE, self.name, data))
+        self._session.write(at, Change(MapOp.REMOVE, self.name, data))
 
     def clear(self, partition: int | None = None) -> None:
         """Removes all keys of a partition; None: of each, by one transaction each.
@@ -281,12 +283,12 @@ class GridMap:
         """
         if partition is not None:
             self._check(partition)
-            self._session.write(partition, Change(Op.CLEAR, self.name))
+            self._session.write(partition, Change(MapOp.CLEAR, self.name))
             return
         if self._session.is_active:
             raise GridRefused("expected the partition to clear in a transaction, got none")
         for each in range(self._store.settings.partitions):
-            self._session.write(each, Change(Op.CLEAR, self.name))
+            self._session.write(each, Change(MapOp.CLEAR, self.name))
 
     def scan(self, partition: int) -> Iterator[tuple[object, object]]:
         """All keys of a partition with their values, as they were committed last, at one time. The
@@ -297,7 +299,7 @@ class GridMap:
             yield loads(key), loads(entry.value)
 
     def _write(
-        self, op: Op, key: object, value: object, partition: int | None, expected: int | None
+        self, op: MapOp, key: object, value: object, partition: int | None, expected: int | None
     ) -> None:
         at, data = self._place(key, partition)
         change = Change(op, self.name, data, self._store.codec.value(value))

@@ -24,9 +24,9 @@ from typing import BinaryIO, Final
 from cqrepl.grid.errors import GridRefused
 from cqrepl.grid.partition.gridwords import (
     Change,
-    Entry,
+    GridEntry,
     GridWords,
-    Op,
+    MapOp,
     decode_words,
     pack_changes,
     pack_rows,
@@ -40,7 +40,7 @@ ENTRY_BYTES: Final = 120  # of memory beside those of key and value, about
 _LENGTH: Final = struct.Struct("<I")
 _ROWS_BYTES: Final = 1 << 20  # of one piece of a snapshot
 _OPENINGS_MAX: Final = 4096
-Partition = dict[str, dict[bytes, Entry]]  # by map, by key
+Partition = dict[str, dict[bytes, GridEntry]]  # by map, by key
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class _Ending:
     is_committed: bool
 
 
-class GroupState:
+class PartitionGroup:
     """The partitions of one group.
 
     Attributes:
@@ -165,18 +165,18 @@ class GroupState:
         maps = self.partitions.setdefault(tx.partition, {})
         for op, name, key, value in tx.changes:
             entries = maps.setdefault(name, {})
-            if op is Op.CLEAR:
+            if op is MapOp.CLEAR:
                 self.size -= sum(_size(key, entry) for key, entry in entries.items())
                 entries.clear()
                 continue
             old = entries.pop(key, None)
             if old is not None:
                 self.size -= _size(key, old)
-            if op is Op.PUT:
-                entries[key] = entry = Entry(value, tx.index)
+            if op is MapOp.PUT:
+                entries[key] = entry = GridEntry(value, tx.index)
                 self.size += _size(key, entry)
 
-    def get(self, partition: int, name: str, key: bytes) -> Entry | None:
+    def get(self, partition: int, name: str, key: bytes) -> GridEntry | None:
         """The entry of a key that is seen; None for none."""
         entries = self.partitions.get(partition, {}).get(name)
         return None if entries is None else entries.get(key)
@@ -221,7 +221,7 @@ class GroupState:
             yield GridWords("ending", {"index": ending.index, **verdict})
 
     @classmethod
-    def restored(cls, source: BinaryIO) -> "GroupState":
+    def restored(cls, source: BinaryIO) -> "PartitionGroup":
         """The state of a snapshot; of an empty one that of nothing.
 
         Raises:
@@ -256,12 +256,12 @@ class GroupState:
                 self._endings.append(_Ending(index, tx, is_final))
 
 
-def _size(key: bytes, entry: Entry) -> int:
+def _size(key: bytes, entry: GridEntry) -> int:
     return len(key) + len(entry.value) + ENTRY_BYTES
 
 
-def _rows_of(partition: int, name: str, entries: dict[bytes, Entry]) -> Iterator[GridWords]:
-    rows: list[tuple[bytes, Entry]] = []
+def _rows_of(partition: int, name: str, entries: dict[bytes, GridEntry]) -> Iterator[GridWords]:
+    rows: list[tuple[bytes, GridEntry]] = []
     size = 0
     for key, entry in entries.items():
         rows.append((key, entry))
