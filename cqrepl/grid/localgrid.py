@@ -19,7 +19,7 @@ from cqrepl.grid.loaders import Loader, LoaderDesk, TransactionCallback
 from cqrepl.grid.partition.gridsession import GridSession
 from cqrepl.grid.partition.gridvalues import Serializer, ValueCodec
 from cqrepl.grid.partition.gridwords import GridEntry, GridWords, decode_words
-from cqrepl.grid.partition.locktable import Place
+from cqrepl.grid.partition.locktable import LockPlace
 from cqrepl.grid.partition.partitiongroup import PartitionGroup
 from cqrepl.grid.partition.primary import Primary, TxRequest, Written, opened_record
 from cqrepl.grid.partition.token import Token
@@ -98,7 +98,7 @@ class LocalGrid:
         self._check(partition)
         with self._changed:
             if lock:
-                self._lock(owner, [Place(partition, name, key)])
+                self._lock(owner, [LockPlace(partition, name, key)])
             return self._primary.get(partition, name, key)
 
     def rows(self, partition: int, name: str) -> Iterator[tuple[bytes, GridEntry]]:
@@ -163,7 +163,7 @@ class LocalGrid:
         if fault is not None:
             raise GridError(f"partition {partition} has not started: {fault}") from fault
 
-    def _lock(self, owner: int, places: Iterable[Place]) -> None:
+    def _lock(self, owner: int, places: Iterable[LockPlace]) -> None:
         wanted = list(places)
         until = time.monotonic() + self.settings.lock_seconds
         while (taken := self._primary.locks.take(owner, wanted)) is not None:
@@ -210,7 +210,7 @@ class LocalGrid:
                     self.faults[partition] = error
 
 
-def lock_problem(taken: Place, seconds: float) -> str:
+def lock_problem(taken: LockPlace, seconds: float) -> str:
     """A sentence on a lock that was waited for in vain."""
     found = f"map {taken.map!r} in partition {taken.partition}"
     whole = "all of it" if taken.key is None else "a key of it"

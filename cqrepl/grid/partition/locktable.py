@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class LockPlace(NamedTuple):
     """A key of a map in a partition.
 
     Args:
@@ -26,11 +26,11 @@ class LockTable:
     """The locks that are held, and by whom."""
 
     def __init__(self) -> None:
-        self._owners: dict[Place, int] = {}
-        self._held: dict[int, set[Place]] = {}  # by owner
-        self._keys: Counter[Place] = Counter()  # of each map, locks of single keys
+        self._owners: dict[LockPlace, int] = {}
+        self._held: dict[int, set[LockPlace]] = {}  # by owner
+        self._keys: Counter[LockPlace] = Counter()  # of each map, locks of single keys
 
-    def take(self, owner: int, places: Iterable[Place]) -> Place | None:
+    def take(self, owner: int, places: Iterable[LockPlace]) -> LockPlace | None:
         """Takes all of them; the first one that another owner has, and then takes none."""
         wanted = list(dict.fromkeys(places))
         for each in wanted:
@@ -45,7 +45,7 @@ class LockTable:
                     self._keys[each._replace(key=None)] += 1
         return None
 
-    def _is_taken(self, owner: int, place: Place) -> bool:
+    def _is_taken(self, owner: int, place: LockPlace) -> bool:
         whole = place._replace(key=None)
         if self._owners.get(whole, owner) != owner:
             return True
@@ -57,7 +57,7 @@ class LockTable:
         )
         return self._keys[whole] > mine
 
-    def holds(self, owner: int, place: Place) -> bool:
+    def holds(self, owner: int, place: LockPlace) -> bool:
         """True where it has this lock."""
         return self._owners.get(place) == owner
 

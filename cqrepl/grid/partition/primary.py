@@ -34,7 +34,7 @@ from cqrepl.grid.partition.gridwords import (
     pack_changes,
     pack_numbers,
 )
-from cqrepl.grid.partition.locktable import LockTable, Place
+from cqrepl.grid.partition.locktable import LockPlace, LockTable
 from cqrepl.grid.partition.partitiongroup import ENTRY_BYTES, OpenTx, PartitionGroup
 
 _EPOCH_SHIFT: Final = 40  # numbers of transactions: those of an epoch follow one another
@@ -54,13 +54,13 @@ class TxRequest:
     reads: Sequence[Read] = ()
 
     @property
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[LockPlace]:
         """All that it has to lock."""
         for change in self.changes:
             key = None if change.op is MapOp.CLEAR else change.key
-            yield Place(self.partition, change.map, key)
+            yield LockPlace(self.partition, change.map, key)
         for read in self.reads:
-            yield Place(self.partition, read.map, read.key)
+            yield LockPlace(self.partition, read.map, read.key)
 
 
 @dataclass(slots=True)
