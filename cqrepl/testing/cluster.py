@@ -57,6 +57,7 @@ class Stream:
     Args:
         vias: the ids of hosts that pass it on, by those of the hosts that take it from them.
         causes: the faults that have changed what a copy holds.
+        differing: ids of the hosts whose copies say, in the end, why they differ.
     """
 
     source: Copy
@@ -64,6 +65,7 @@ class Stream:
     application: Application
     vias: Mapping[int, int] = field(default_factory=dict)
     causes: list[Cause] = field(default_factory=list)
+    differing: set[int] = field(default_factory=set)
 
     @property
     def all_copies(self) -> list[Copy]:
@@ -268,6 +270,8 @@ class Cluster:
             hosts=self.hosts,
             workloads=workloads,
             services=services,
+            differing={each.name: each.differing for each in self.led.values()}
+            | {each.source.name: each.differing for each in self.streams.values()},
         )
 
     def _stream(

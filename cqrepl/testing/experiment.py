@@ -11,7 +11,7 @@ is not as it must be, when all is quiet and the laboratory itself has found noth
 """
 
 import importlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -39,6 +39,8 @@ class Scene:
         hosts: by their ids.
         workloads: one beside each host, by the id of that.
         services: by the numbers of their machines, in the order in which they were given.
+        differing: by queue, the ids of the hosts whose copies say why they differ. The judges of
+            the laboratory fill that in before they call the checks of a user.
     """
 
     plan: RunPlan | None
@@ -49,6 +51,12 @@ class Scene:
     hosts: Mapping[int, LabHost]
     workloads: Mapping[int, Site]
     services: Mapping[int, Site]
+    differing: Mapping[str, Collection[int]]
+
+    def equal_hosts(self, queue: str) -> list[int]:
+        """The ids of the hosts whose copies of a queue are equal once all is quiet: all but those
+        that say why they differ. A check asks them alone for what was acknowledged."""
+        return [host for host in self.hosts if host not in self.differing[queue]]
 
     def content(self, host: int, queue: str) -> dict[int, bytes]:
         """The payloads of a queue at a host, by index; the laboratory's own reader reads them."""

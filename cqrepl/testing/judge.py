@@ -167,7 +167,10 @@ class Judge:
         # what was deleted because all sinks have it is asked of them
         first = min(found, default=0) if was_collected else 0
         check_invented(self._who("the source"), found, written)
-        have_told = filter(self._has_told, stream.sinks)
+        have_told = list(filter(self._has_told, stream.sinks))
+        stream.differing.update(each.host.host for each in have_told)
+        if is_damaged:
+            stream.differing.add(stream.master)
         aside = {pair for each in have_told for pair in held(each).items()}
         excused = written.taken | aside
         kept = dict(pair for pair in written.newest.items() if pair not in excused)

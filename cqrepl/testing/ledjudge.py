@@ -212,7 +212,6 @@ class LedJudge:
         check_invented(f"the leader, host {leading[0]},", found, led.written)
         anywhere: dict[int, set[bytes]] = {}
         _add(anywhere, found)
-        stopped = 0
         for host, copy in led.copies.items():
             for path in _quarantined(copy):
                 aside = content(path)
@@ -220,7 +219,8 @@ class LedJudge:
                 _add(anywhere, aside)
             if host != leading[0]:
                 says = self._judge_copy(leading[0], copy, found, anywhere)
-                stopped += bool(says)
+                if says:
+                    led.differing.add(host)
         for each in led.appended:
             is_there = each.digest in anywhere.get(each.index, ())
             if not is_there and (each.index, each.digest) not in led.written.taken:
@@ -232,7 +232,8 @@ class LedJudge:
         counts = ", ".join(f"{name} {n}" for name, n in sorted(self._operator.counts.items()))
         self._story.tell(
             "laboratory",
-            f"{len(found)} excerpts, {stopped} copies say why they differ; promotions: {counts}",
+            f"{len(found)} excerpts, {len(led.differing)} copies say why they differ;"
+            f" promotions: {counts}",
         )
 
     def _judge_copy(

@@ -187,6 +187,7 @@ class LedQueue:
             does not know of others: two may begin an epoch of one number.
         causes: the faults that have changed what a copy holds.
         have_led: ids of the hosts that have streamed it so far.
+        differing: ids of the hosts whose copies say, in the end, why they differ.
     """
 
     def __init__(
@@ -211,6 +212,7 @@ class LedQueue:
         self.losing: set[int] = set()
         self.causes: list[Cause] = []
         self.have_led: set[int] = set()
+        self.differing: set[int] = set()
         self.applications: Mapping[int, LedWriter] = {
             host: self._application(
                 copy, roll_cycle, rate, random.Random(f"led {host} {self.draws}")

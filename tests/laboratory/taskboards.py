@@ -136,7 +136,7 @@ def boards(scene: Scene) -> Iterator[str]:
     for task, by in finished.items():
         if len(by) > 1:
             yield f"task {task:#x} is finished by several: {by}"
-    tables = {host: replayed(scene, host) for host in scene.hosts}
+    tables = {host: replayed(scene, host) for host in scene.equal_hosts(QUEUE)}
     for host, table in tables.items():
         lost = [key for key, found in ids.items() if not found <= table.tasks.keys()]
         if lost:

@@ -2,8 +2,10 @@
 
 import pytest
 
+from cqrepl.testing.experiment import Scene
+from cqrepl.testing.labhosts import QUEUE
 from cqrepl.testing.laboratory import Outcome, run
-from cqrepl.testing.plan import Kind, RunPlan
+from cqrepl.testing.plan import Fault, Kind, RunPlan
 from tests.laboratory import taskboards
 from tests.support.schedules import seeds
 
@@ -27,3 +29,24 @@ def test_a_task_board_keeps_its_word(seed: int) -> None:
     assert outcome.broken is None, outcome.broken
     done = [each for each in outcome.history.operations if each.is_known]
     assert {each.name for each in done} == {"submit", "finish"}
+
+
+def test_a_copy_that_says_why_it_differs_is_asked_for_no_task() -> None:
+    seen: list[list[int]] = []
+
+    def note(scene: Scene) -> list[str]:
+        seen.append(scene.equal_hosts(QUEUE))
+        return []
+
+    behind = Fault(3.0, Kind.CLOCK_STEP, host=2, peer=0, lasting=0.05, step_s=-7200.0)
+    again = Fault(4.0, Kind.KILL, host=2, peer=0, lasting=1.0)
+    plan = RunPlan.of(1408293111, 10.0, hosts=3, changing=True, groups=1).only([behind, again])
+    outcome = run(
+        plan,
+        programs=taskboards.programs,
+        workload=taskboards.workload,
+        checks=[note, *taskboards.checks],
+        writes=True,
+    )
+    assert outcome.broken is None, outcome.broken
+    assert seen == [[1, 3]]
