@@ -219,7 +219,7 @@ class Endpoint:
             await trio.sleep_forever()
         label = listener.peer_name(stream)
         connection = Connection(self._config(host_id), trio.current_time())
-        window = surroundings().rarely("window", EXCERPTS_MAX, 2, 9, 40)
+        window = surroundings().rarely("window", EXCERPTS_MAX, 1, 9, 40)
         if window < EXCERPTS_MAX:
             connection.hold_few(window)
         try:

@@ -74,8 +74,10 @@ class SendBudget:
         self.free = EXCERPTS_MAX
 
     def room(self, held: int) -> int:
-        """The number of further excerpts that a queue may send whose window holds `held`."""
-        return max((_SHARE * self.free - held) // (_SHARE + 1), 0)
+        """The number of further excerpts that a queue may send whose window holds `held`: one at
+        least where it holds none and the budget has any, as it would wait for ever else."""
+        least = 0 if held else min(self.free, 1)
+        return max((_SHARE * self.free - held) // (_SHARE + 1), least, 0)
 
 
 class SendWindow:

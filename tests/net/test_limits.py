@@ -242,6 +242,18 @@ def test_lanes_share_what_may_be_on_its_way(tmp_path: Path) -> None:
 
 
 @native
+def test_a_window_of_one_excerpt_is_used(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        pump = Lent(tmp_path, stack)
+        pump.much.append_many([bytes(8)] * 3)
+        budget = live.SendBudget(1)
+        much = source_lane(pump.much.tailer(), budget=budget)
+        assert frames(pump.run(MANY, much)) == 1
+        assert pump.run(MANY, much) == b""
+        assert budget.free == 0
+
+
+@native
 def test_documents_wait_for_no_tokens(tmp_path: Path) -> None:
     with ExitStack() as stack:
         pump = Lent(tmp_path, stack)

@@ -42,6 +42,16 @@ def test_queues_that_are_never_acknowledged_share_it_alike(count: int) -> None:
     assert send(further, EXCERPTS_MAX) >= max(held) // 10 > 0, "one that comes later goes on"
 
 
+def test_a_window_of_one_excerpt_goes_on_with_each_acknowledgement() -> None:
+    budget = SendBudget()
+    budget.free = 1  # as `Connection.hold_few` has it
+    first, second = SendWindow(budget), SendWindow(budget)
+    assert send(first, 5) == 1
+    assert (send(first, 1), send(second, 1)) == (0, 0)
+    first.acknowledge(index(0))
+    assert send(second, 5) == 1
+
+
 @given(
     steps=st.lists(st.tuples(st.integers(0, 4), st.integers(1, EXCERPTS_MAX), st.booleans())),
     cleared=st.integers(0, 4),

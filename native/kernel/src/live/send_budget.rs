@@ -27,9 +27,12 @@ impl SendBudget {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// How many more a queue may send that holds so many.
+    /// How many more a queue may send that holds so many: one at least where it holds none and any
+    /// is free, as it would wait for ever else.
     pub fn room(&self, held: i64) -> i64 {
-        self.free().saturating_mul(SHARE).saturating_sub(held).div_euclid(SHARE + 1).max(0)
+        let free = self.free();
+        let least = if held == 0 { free.clamp(0, 1) } else { 0 };
+        free.saturating_mul(SHARE).saturating_sub(held).div_euclid(SHARE + 1).max(least)
     }
 
     /// So many are sent.
