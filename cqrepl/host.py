@@ -35,6 +35,7 @@ from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.direction import Direction
 from cqrepl.replicator.disk.syncer import Syncer
 from cqrepl.replicator.duplexsession import DuplexSession
+from cqrepl.replicator.fitness import Fitness
 from cqrepl.replicator.hostevents import HostEvents, events_of, telling
 from cqrepl.replicator.hostqueue import HostQueue
 from cqrepl.replicator.hostroles import (
@@ -108,6 +109,7 @@ class Host:
         self.settings = settings_of_host(settings)
         self._events = events_of(events)
         self.control: Final = ControlDesk(self)
+        self.fitness: Final = Fitness()
         self._programs = programs_of(program, programs)
         self._block: AbstractAsyncContextManager[None] | None = None
         self._writers = OwnWriters()
@@ -378,8 +380,7 @@ class Host:
         passed_on = relays_of(settings)
         sources = {name: path for name, path in sources.items() if name not in passed_on}
         epochs = {name: self._kept_epochs(path) for name, path in {**sources, **sinks}.items()}
-        if settings.sink.masters and not settings.awaits_leader:
-            sources, sinks = by_epochs(sources, sinks, epochs, settings.protocol.host_id)
+        sources, sinks = by_epochs(sources, sinks, epochs, settings)
         stay = {name: path for name, path in self._paths.items() if name not in removed}
         place_queues(self.source, self.sink, settings, stay, sources, sinks)
         await self._claim.take([*self._paths.values(), *sources.values(), *sinks.values()])
@@ -571,9 +572,7 @@ class Host:
         programs = list(self._programs)
         epochs = {each: self._kept_epochs(path) for each, path in {**from_here, **to_here}.items()}
         if settings.sink.masters:  # a host of a cluster: others may lead than its file says
-            if not settings.awaits_leader:
-                own_id = settings.protocol.host_id
-                from_here, to_here = by_epochs(from_here, to_here, epochs, own_id)
+            from_here, to_here = by_epochs(from_here, to_here, epochs, settings)
             desk = FenceDesk(self)
             self._promoter = Promoter(self, desk)
             programs.insert(0, desk)

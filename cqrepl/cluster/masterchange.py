@@ -130,6 +130,9 @@ class MasterChanges:
             Unreachable: the other host does not answer.
             ValueError, QueueError, OSError: as `Promoter.promote`.
         """
+        unfit = self._host.fitness.why_unfit(name, None)
+        if unfit:
+            raise Refused(f"queue {name!r}: host {self._own} is not fit to lead it: {unfit}")
         async with self._promoter.turn(name):
             if not self._leads(name, by_epoch=True):
                 await self._catch_up(name, giver)

@@ -23,7 +23,7 @@ looked for too. What was applied is told to the source only once the file was lo
 import io
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from cqrepl.queue.files.cutreports import cut_folders, first_cut
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.queue.format.logpos import START, LogPos, position_at
+from cqrepl.replicator.fitness import WhyUnfit
 from cqrepl.surroundings import surroundings
 
 NOTHING: Final = -1
@@ -89,6 +90,9 @@ class FedQueue(Protocol):
 
     def committed_here(self) -> int | None:
         """The index up to which a queue that this host leads is safe; None where it follows."""
+
+    def asking(self, why_unfit: WhyUnfit) -> AbstractContextManager[None]:
+        """Has elections ask the service whether it can serve, for the length of a block."""
 
     def applied(self, index: int) -> None:
         """A service here has taken everything up to an index.
@@ -200,6 +204,7 @@ class FollowFeed:
         self._follower = follower
         self._checkpoints = checkpoints
         self._join = join
+        self._has_begun = False  # it has its first state
         self._has_start = checkpoints is None  # or a state from where the copy begins
         self._limiter = trio.CapacityLimiter(1)
         self._wake = trio.Event()
@@ -217,9 +222,11 @@ class FollowFeed:
     async def running(self) -> AsyncIterator[None]:
         """For the length of a block the service is called."""
         try:
+            asking = self._host_queue.asking(self.why_unfit)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._run)
-                yield
+                with asking:
+                    nursery.start_soon(self._run)
+                    yield
                 nursery.cancel_scope.cancel()
         finally:
             self._close()
@@ -239,6 +246,22 @@ class FollowFeed:
     def wake(self) -> None:
         """There is something to be read. In the event loop."""
         self._wake.set()
+
+    def why_unfit(self, end: int | None) -> str:
+        """The reason why the service cannot serve what is made of the queue, so its host is not to
+        lead it; empty where it can.
+
+        Args:
+            end: the next index of the copy; None: how far the service is does not matter.
+        """
+        if self.fault is not None:
+            return f"its service has ended: {self.fault}"
+        if not self._has_begun:
+            return "its service has no state yet"
+        at = self.position.index
+        if end is not None and at < end:
+            return f"its service is at {format_index(at)}, and the copy at {format_index(end)}"
+        return ""
 
     async def caught_up(self, index: int) -> None:
         """Returns once the state has everything up to `index`, and holds nothing that went to
@@ -296,6 +319,7 @@ class FollowFeed:
             await self._take_snapshot(None, ["a snapshot was asked for"])
         else:
             await self._go_back(None)
+        self._has_begun = True
 
     async def _take_step(self) -> None:
         wake = self._wake

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.replicator.direction import Direction
+from cqrepl.replicator.fitness import Fitness
 from cqrepl.replicator.ownwriters import OwnWriter
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink
@@ -32,6 +33,10 @@ class HostParts(Protocol):
     @property
     def has_ended(self) -> bool:
         """True once it has ended, or is about to."""
+
+    @property
+    def fitness(self) -> Fitness:
+        """The services that say whether this host is fit to lead a queue."""
 
     def path_of(self, name: str) -> Path:
         """The directory of a queue.

@@ -5,7 +5,8 @@ only read. An append may take long: another process may hold the write lock, and
 a power cut waits for a sink. So no task of the event loop does it itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.ackpolicy import AckPolicy, check_policy
 from cqrepl.queue import QueueLocked
+from cqrepl.replicator.fitness import WhyUnfit
 from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.leadership import AckOutcome, Appended, Leading
@@ -101,6 +103,18 @@ class HostQueue:
         if others or marks:
             return min(marks.get(each, -1) for each in others or marks)
         return opened.queue.next_index() - 1
+
+    @contextmanager
+    def asking(self, why_unfit: WhyUnfit) -> Iterator[None]:
+        """For the length of a block this host stands for election for the queue only while a
+        service finds that it can serve.
+
+        Args:
+            why_unfit: gives the reason why it cannot, empty where it can, for the next index of
+                this host's copy; for None, wherever the service is.
+        """
+        with self._host.fitness.asking(self.name, why_unfit):
+            yield
 
     def waited_for(self, n: int | None, hosts: Iterable[int] | None) -> AckPolicy | None:
         """The queue's own policy, where a wait names neither a number of hosts nor their ids."""

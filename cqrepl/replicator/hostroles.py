@@ -86,16 +86,19 @@ def by_epochs(
     from_here: Mapping[str, Path],
     to_here: Mapping[str, Path],
     known: Mapping[str, KeptEpochs],
-    host_id: int,
+    settings: HostSettings,
 ) -> tuple[dict[str, Path], dict[str, Path]]:
     """The same queues, by what their copies have promised. Each stays in its directory. One whose
     epochs cannot be read now, or are damaged, stays as it is: it is not opened before they can be
-    read.
+    read. All stay as they are on a host that is none of a cluster, or that awaits a leader.
 
     Args:
         known: the epochs of each.
     """
     streamed, taken = dict(from_here), dict(to_here)
+    if not settings.sink.masters or settings.awaits_leader:
+        return streamed, taken
+    host_id = settings.protocol.host_id
     for name, path in {**from_here, **to_here}.items():
         try:
             epochs = known[name].now

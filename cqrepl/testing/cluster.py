@@ -270,6 +270,7 @@ class Cluster:
             hosts=self.hosts,
             workloads=workloads,
             services=services,
+            led={each.name: each for each in self.led.values()},
             differing={each.name: each.differing for each in self.led.values()}
             | {each.source.name: each.differing for each in self.streams.values()},
         )

@@ -23,6 +23,7 @@ from cqrepl.testing import storereader
 from cqrepl.testing.history import History
 from cqrepl.testing.labhosts import LabHost
 from cqrepl.testing.labmachine import Process
+from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.linearizability import Model, check_linearizable
 from cqrepl.testing.network import Network
 from cqrepl.testing.plan import Fault, RunPlan
@@ -41,6 +42,7 @@ class Scene:
         services: by the numbers of their machines, in the order in which they were given.
         differing: by queue, the ids of the hosts whose copies say why they differ. The judges of
             the laboratory fill that in before they call the checks of a user.
+        led: the queues whose leaders change, by name.
     """
 
     plan: RunPlan | None
@@ -52,6 +54,13 @@ class Scene:
     workloads: Mapping[int, Site]
     services: Mapping[int, Site]
     differing: Mapping[str, Collection[int]]
+    led: Mapping[str, LedQueue]
+
+    def lost_from(self, queue: str) -> int | None:
+        """The lowest index from which on operators have accepted that what was safe may be lost; a
+        check has to leave that out. None where they have not."""
+        led = self.led.get(queue)
+        return None if led is None else led.lost_from
 
     def equal_hosts(self, queue: str) -> list[int]:
         """The ids of the hosts whose copies of a queue are equal once all is quiet: all but those

@@ -187,6 +187,8 @@ class LedQueue:
             does not know of others: two may begin an epoch of one number.
         causes: the faults that have changed what a copy holds.
         have_led: ids of the hosts that have streamed it so far.
+        lost_from: the lowest index from which on operators have accepted that what was safe may be
+            lost; None where they have not.
         differing: ids of the hosts whose copies say, in the end, why they differ.
     """
 
@@ -212,6 +214,7 @@ class LedQueue:
         self.losing: set[int] = set()
         self.causes: list[Cause] = []
         self.have_led: set[int] = set()
+        self.lost_from: int | None = None
         self.differing: set[int] = set()
         self.applications: Mapping[int, LedWriter] = {
             host: self._application(
@@ -261,6 +264,10 @@ class LedQueue:
         source = self.copies[host].host.source
         queue = None if source is None else source.queues.get(self.name)
         return queue if queue is not None and queue.epochs.now.may_lead(host) else None
+
+    def may_lose(self, first: int) -> None:
+        """Operators have accepted that what was safe may be lost from an index on."""
+        self.lost_from = first if self.lost_from is None else min(first, self.lost_from)
 
     def refused(self, host: int) -> None:
         """An application is kept out: it ends, if another host is to lead."""

@@ -182,6 +182,10 @@ class Operator:
         if accept_loss:
             led.losing.add(to)
         asked: Values = {"do": "promote", "queue": led.name, "accept_loss": accept_loss}
+        planned_from = plan["lost_from"]
+        if accept_loss and planned_from is not None:  # also where no answer comes
+            assert isinstance(planned_from, str)
+            led.may_lose(int(planned_from, 16))
         with self._promoting():
             done = await self.tell(host, asked)
             is_alone = self._under_way == 1 and self._turns == turns + 1
@@ -226,6 +230,8 @@ class Operator:
         assert isinstance(lost_from, str | None)
         self.counts["done"] += 1
         lost = None if lost_from is None else int(lost_from, 16)
+        if lost is not None:
+            led.may_lose(lost)
         promoted = Promoted(epoch, leader, int(start, 16), lost)
         self.promoted.append(promoted)
         led.writers.add(leader)

@@ -23,7 +23,11 @@ def board_run(seed: int, seconds: float = 40.0) -> Outcome:
     )
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+# the clock of a host goes back by two hours, so its copy stops; a promotion accepts a loss
+MENDED = (1408293111, 9022)
+
+
+@pytest.mark.parametrize("seed", [*MENDED, *seeds(2)])
 def test_a_task_board_keeps_its_word(seed: int) -> None:
     outcome = board_run(seed)
     assert outcome.broken is None, outcome.broken

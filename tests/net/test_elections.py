@@ -280,6 +280,36 @@ def _shown(cluster: Electing, host_id: int) -> dict[str, Any]:
     return snapshot_of(cluster.hosts[host_id])
 
 
+async def test_a_host_whose_service_cannot_serve_is_not_elected_and_takes_no_lead(
+    tmp_path: Path,
+) -> None:
+    async with electing(tmp_path) as cluster:
+        first = await led(cluster)
+        await cluster.hosts[first].queue("a").append(b"one", policy=POLICY)
+        unfit, fit = sorted({1, 2, 3} - {first})  # of equal copies the first one asks first
+        asked: list[int | None] = []
+
+        def why_unfit(end: int | None) -> str:
+            asked.append(end)
+            return "its service is ill"
+
+        with cluster.hosts[unfit].queue("a").asking(why_unfit):
+            order = {"do": "step down", "queue": "a", "to": unfit}
+            said = await cluster.hosts[first].control.do(order)
+            told = f"host {unfit} is not fit to lead it: its service is ill"
+            assert told in str(said["error"])
+            await cluster.kill(first)
+            assert await led(cluster, not_by=first) == fit
+            elections = cluster.hosts[unfit].elections
+            assert elections is not None
+            assert elections.queues["a"].last_refusal == "its service is ill"
+            assert asked[0] is None
+            assert asked[-1] == cluster.hosts[unfit].sink.queues["a"].next_index
+        await cluster.kill(fit)
+        await cluster.start(first)
+        assert await led(cluster, not_by=fit) in (first, unfit)
+
+
 async def test_one_host_leads_alone_at_once_and_no_other_one_has_a_say(tmp_path: Path) -> None:
     async with electing(tmp_path, members={"a": frozenset({1})}) as cluster:
         await eventually(lambda: cluster.leaders() == [1])

@@ -118,6 +118,26 @@ async def test_a_cut_behind_the_state_takes_nothing_from_it(tmp_path: Path) -> N
         assert ledger.held == read(path)
 
 
+async def test_a_service_serves_nothing_before_it_has_all_of_the_copy_or_after_it_has_ended(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 5})
+    end = written[-1][0] + 1
+    place = Place(path)
+    feed = FollowFeed(place, Ledger())
+    async with feed.running():
+        assert place.why_unfit(end) == place.why_unfit(None) == "its service has no state yet"
+        await feed.caught_up(end - 1)
+        assert place.why_unfit(end) == ""
+        assert "and the copy at" in place.why_unfit(end + 1)
+        assert place.why_unfit(None) == ""
+    feed = FollowFeed(place, Failing())
+    async with feed.running():
+        await eventually(lambda: feed.fault is not None)
+        assert "its service has ended: the service has failed" in place.why_unfit(None)
+
+
 async def test_a_service_that_fails_is_called_no_more(tmp_path: Path) -> None:
     path = tmp_path / "q"
     written = fill(path, "FAST_DAILY", {0: 5})

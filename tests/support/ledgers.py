@@ -1,8 +1,8 @@
 """A service to test with: its state is all that it was given."""
 
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -10,6 +10,7 @@ from typing import BinaryIO, Final
 import trio
 
 from cqrepl import ExcerptBatch, FollowFeed, LogPos
+from cqrepl.replicator.fitness import WhyUnfit
 from cqrepl.replicator.followfeed import Checkpoints
 from tests.support.samples import Excerpts
 
@@ -55,6 +56,11 @@ class Place:
 
     def committed_here(self) -> int | None:
         return self.committed
+
+    @contextmanager
+    def asking(self, why_unfit: WhyUnfit) -> Iterator[None]:
+        self.why_unfit = why_unfit
+        yield
 
     def applied(self, index: int) -> None:
         self.told.append(index)

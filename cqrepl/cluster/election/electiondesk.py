@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import trio
 
+from cqrepl.cluster.election.candidacy import Candidacy
 from cqrepl.cluster.election.electionstates import ElectionState
 from cqrepl.cluster.election.hostelections import NO_PROMISE, HostElections, Promised
 from cqrepl.cluster.election.leadskind import (
@@ -103,6 +104,7 @@ class ElectionDesk:
         self._promoter = promoter
         self._hand_over = hand_over
         self.commands = RoleCommands(settings.on_role) if settings.on_role else None
+        self._candidacy = Candidacy(desk.own_position, host.fitness)
         self._equal_since: dict[str, float] = {}  # queues whose preferred member has all of them
         self._given_back = -math.inf  # when this host tried to give the last queue back
         self._settings = settings
@@ -321,6 +323,7 @@ class ElectionDesk:
         for name, each in self.queues.items():
             if name not in self._busy:
                 self._look_at(name, each, now)
+                self._candidacy.look_at(name, each, now)
         self._look_at_candidates()
 
     def _look_at_candidates(self) -> None:
@@ -328,11 +331,10 @@ class ElectionDesk:
         session lasts."""
         if self._candidates is None:
             return
-        fit = []
+        fit, now = [], self._now
         for name, each in self.queues.items():
             with suppress(*_FAILED):
-                own = self._desk.own_position(name)
-                if each.lease is not None or not (own.held or own.trouble):
+                if each.lease is not None or self._candidacy.is_fit(name, now):
                     fit.append(name)
             each.is_chosen = self._candidates.is_first(name)
             if each.lease is not None and self._candidates.is_over and name not in self._busy:
@@ -474,6 +476,7 @@ class ElectionDesk:
             _logger.warning("queue %r: not elected: %s", name, error)
             if name in self.queues:
                 self.queues[name].refused(str(error), self._now)
+                self._candidacy.rest(name, self._now + self._settings.lease_seconds)
         else:
             if name in self.queues:
                 self._begins(name, plan.epoch, is_elected=True)

@@ -27,6 +27,9 @@ WAIT_LEASES_MAX: Final = 8  # the longest random time, in leases
 TURNS_PER_LEASE: Final = 4
 REST_LEASES: Final = 3
 RENEW_LEASES: Final = 4  # at least between two epochs that a leader makes for members left behind
+# above what the copy has promised: no host is away for so many promotions, at ten a second for ten
+# days; a `leads` of a later epoch is of a peer that is broken
+EPOCHS_AHEAD_MAX: Final = 1 << 23
 NO_HOST: Final = 0
 _S, _M = ElectionState, ElectionMove
 
@@ -103,6 +106,7 @@ class QueueElection:
         epoch: its epoch.
         lease: of this host while it leads; None while it does not.
         is_chosen: another service has chosen this member to ask.
+        unfit: the reason why this host does not ask for promises; empty where it may.
         last_refusal: the reason why the last fence, or wait for one, came to nothing.
     """
 
@@ -113,9 +117,11 @@ class QueueElection:
         self.state = _S.FOLLOWING
         self.leader = NO_HOST
         self.epoch = 0
+        self._promised = 0  # the latest epoch that this host's copy has promised, as it was told
         self.lease: Lease | None = None
         self.last_refusal = ""
         self.is_chosen = False
+        self.unfit = ""
         self._chance = chance
         self._heard_until = now + electors.lease_seconds
         if len(electors.members) == 1:  # it has no leader to wait for
@@ -186,13 +192,15 @@ class QueueElection:
 
     def hear(self, leader: int, epoch: int, promised: int, promised_to: int, now: float) -> bool:
         """Another host says that it leads in an epoch; true where this host hears it: its copy has
-        promised no other host that epoch, nor a later one.
+        promised no other host that epoch, nor a later one, and it is no epoch that cannot be.
 
         Args:
             promised, promised_to: what the copy of this host has.
         """
+        self._promised = max(self._promised, promised)
         is_latest = epoch > promised or (epoch == promised and promised_to == leader)
-        if not is_latest or leader not in self.electors.others:
+        can_be = epoch <= promised + EPOCHS_AHEAD_MAX and leader in self.electors.others
+        if not (is_latest and can_be):
             return False
         self._follow(leader, epoch, now)
         return True
@@ -200,6 +208,7 @@ class QueueElection:
     def promised(self, leader: int, epoch: int, now: float) -> None:
         """The copy of this host has promised an epoch to another host, which has a lease to begin
         it."""
+        self._promised = max(self._promised, epoch)
         if epoch > self.epoch and leader != self.electors.own:
             self._follow(leader, epoch, now)
 
@@ -267,6 +276,7 @@ class QueueElection:
         if epoch < self.epoch or (self.lease is not None and epoch == self.epoch):
             return
         self.leader, self.epoch, self._refusals = self.electors.own, epoch, 0
+        self._promised = max(self._promised, epoch)
         lease = self.electors.lease_seconds
         self.lease = Lease(self.electors.others, lease, now)
         self._serves_from = now if is_elected else now + lease
@@ -310,6 +320,7 @@ class QueueElection:
             return self._tick_leading(now) if self.electors.elects else None
         if self.state is _S.FOLLOWING and now >= self._heard_until:
             self._move(_M.MISS)
+            self.epoch = min(self.epoch, self._promised)  # what was only heard counts no more
             self._due = now
         if self.state is _S.MISSING and now >= self._due and self._may_ask:
             self._move(_M.ASK)
@@ -318,7 +329,9 @@ class QueueElection:
             if self._may_ask:
                 self._move(_M.FENCE)
                 return Wish.FENCE
-            self._put_off(f"only {_hosts(sorted(self._seen))} of the members are there", now)
+            self._put_off(
+                self.unfit or f"only {_hosts(sorted(self._seen))} of the members are there", now
+            )
         return None
 
     def _tick_leading(self, now: float) -> Wish | None:
@@ -334,6 +347,8 @@ class QueueElection:
 
     @property
     def _may_ask(self) -> bool:
+        if self.unfit:
+            return False
         if not self.electors.elects:
             return self.is_chosen
         return len(self._seen) >= self.electors.majority

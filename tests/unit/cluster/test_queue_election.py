@@ -8,7 +8,13 @@ import pytest
 from cqrepl.cluster.election.electionstates import ELECTION_MOVES, ElectionState
 from cqrepl.cluster.election.hostelections import NO_PROMISE, HostElections, Promised
 from cqrepl.cluster.election.lease import DRIFT, Lease
-from cqrepl.cluster.election.queueelection import CopySight, Electors, QueueElection, Wish
+from cqrepl.cluster.election.queueelection import (
+    EPOCHS_AHEAD_MAX,
+    CopySight,
+    Electors,
+    QueueElection,
+    Wish,
+)
 from cqrepl.protocol.messages.leads import Hears, Leads, Led
 
 LEASE = 2.0
@@ -347,3 +353,33 @@ def test_the_only_member_leads_for_one_lease_at_a_time() -> None:
     queue = QueueElection(replace(ELECTORS, members=frozenset({1})), 0, first)
     queue.leads(1, 10, is_elected=True)
     assert queue.leads_until(50) == 50 + LEASE
+
+
+def test_a_leader_of_an_epoch_that_cannot_be_is_not_heard() -> None:
+    queue = in_state(_S.LEADING)
+    assert not queue.hear(3, 3 + EPOCHS_AHEAD_MAX, 2, 1, 10)
+    assert (state_of(queue), queue.epoch) == (_S.LEADING, 2)
+    assert queue.hear(3, 2 + EPOCHS_AHEAD_MAX, 2, 1, 10)
+
+
+def test_an_epoch_that_was_only_heard_is_forgotten_with_its_leader() -> None:
+    queue = in_state(_S.FOLLOWING)
+    assert queue.hear(3, 900, 1, 2, 10)
+    assert queue.epoch == 900
+    assert queue.tick(10 + LEASE) is Wish.ASK_WHERE
+    assert queue.epoch == 1
+    queue.leads(2, 12.5, is_elected=True)
+    assert (state_of(queue), queue.epoch) == (_S.LEADING, 2)
+
+
+@pytest.mark.parametrize("state", [_S.MISSING, _S.WAITING])
+def test_a_host_whose_service_cannot_serve_asks_for_no_promise(state: ElectionState) -> None:
+    queue = in_state(state)
+    queue.see({2, 3})
+    queue.unfit = "its service is behind"
+    assert queue.tick(20) is None
+    assert state_of(queue) is _S.MISSING
+    if state is _S.WAITING:
+        assert queue.last_refusal == "its service is behind"
+    queue.unfit = ""
+    assert queue.tick(20 + LEASE) is Wish.ASK_WHERE
