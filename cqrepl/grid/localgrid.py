@@ -21,7 +21,7 @@ from cqrepl.grid.partition.gridvalues import Serializer, ValueCodec
 from cqrepl.grid.partition.gridwords import GridEntry, GridWords, decode_words
 from cqrepl.grid.partition.locktable import LockPlace
 from cqrepl.grid.partition.partitiongroup import PartitionGroup
-from cqrepl.grid.partition.primary import Primary, TxRequest, Written, opened_record
+from cqrepl.grid.partition.primary import Primary, TxRequest, WrittenTx, opened_record
 from cqrepl.grid.partition.token import Token
 from cqrepl.queue import Queue
 from cqrepl.surroundings import surroundings
@@ -180,7 +180,7 @@ class LocalGrid:
 
     def _tell_outcomes(self) -> None:
         """Here it costs nothing to tell them at once."""
-        told: Written | None = self._primary.outcome()
+        told: WrittenTx | None = self._primary.outcome()
         if told is not None:
             self._primary.answered(told)
             self._primary.settle(self._write(told.words))

@@ -64,7 +64,7 @@ class TxRequest:
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenTx:
     """A record that was made; `listed` are the outcomes that it carries."""
 
     words: GridWords
@@ -139,7 +139,7 @@ class Primary:
                 continue
             raise Conflict(_conflict(name, wanted_version, version), map_name=name, key=key)
 
-    def record(self, request: TxRequest, *, is_final: bool) -> Written:
+    def record(self, request: TxRequest, *, is_final: bool) -> WrittenTx:
         """The record of a transaction that was checked."""
         self._next += 1
         maps, changes = pack_changes(request.changes)
@@ -151,12 +151,12 @@ class Primary:
             "changes": changes,
         }
         lists, listed = self._lists()
-        return Written(GridWords("tx", values | lists), self._next, listed)
+        return WrittenTx(GridWords("tx", values | lists), self._next, listed)
 
-    def outcome(self) -> Written | None:
+    def outcome(self) -> WrittenTx | None:
         """The record of the two lists alone; None where there is no outcome to be told."""
         lists, listed = self._lists()
-        return Written(GridWords("outcome", lists), 0, listed) if listed else None
+        return WrittenTx(GridWords("outcome", lists), 0, listed) if listed else None
 
     def _lists(self) -> tuple[dict[str, Scalar], frozenset[int]]:
         committed, rolled = self.committed[:_LIST_MAX], self.rolled[:_LIST_MAX]
@@ -167,7 +167,7 @@ class Primary:
             lists["rolled"] = pack_numbers(rolled)
         return lists, frozenset((*committed, *rolled))
 
-    def answered(self, written: Written) -> None:
+    def answered(self, written: WrittenTx) -> None:
         """A record is safe: the outcomes that it has carried are told no more (E-48)."""
         if written.listed:
             self.committed = [each for each in self.committed if each not in written.listed]

@@ -1,8 +1,8 @@
 """Fills queues from a table: a queue for each partition of the keys, restartable by block.
 
 Theory of operation. Each row becomes a key and a payload. Rows go to the partition of their key
-(`cqrepl.routing`, `keycolumns`) and are sorted there by key and by the column that was chosen; where
-none was, by the column `index` of a queue, if the table has it; then by payload. Spark's Java does
+(`routing`, `keycolumns`) and are sorted there by key and by the column that was chosen; where none
+was, by the column `index` of a queue, if the table has it; then by payload. Spark's Java does
 that, and Python gets columns (`fillsource`). So each queue is a function of the table
 alone, and of a key's excerpts the newest comes last where they have an order; `queuefiller` tells
 what that gives. A file beside the queues keeps what they were made with, so
@@ -22,6 +22,7 @@ import wire
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueLayout
 from cqrepl.queue.files.maker import put_in_place
+from cqrepl.routing import partition_of, plain
 from cqrepl.spark.activesession import active, java_of
 from cqrepl.spark.failures import one_line
 from cqrepl.spark.jobs.fillsource import FORMAT, PARTITION, PAYLOAD, Filling, FillSource
@@ -33,7 +34,6 @@ from cqrepl.spark.jobs.keycolumns import (
     order_columns,
     partition_column_of,
 )
-from cqrepl.routing import partition_of, plain
 from cqrepl.spark.jobs.queuefiller import Filled
 from cqrepl.spark.jobs.tasks import progress
 from cqrepl.spark.witness import file_state
