@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
+    from cqrepl.typed.schemafile import SchemaError
 
 __all__ = [
     "NEXT_OF_EMPTY",
@@ -188,6 +189,7 @@ __all__ = [
     "RoleChange",
     "RollCycle",
     "SafeReader",
+    "SchemaError",
     "Sequence",
     "ServiceFailed",
     "Sink",
@@ -304,6 +306,7 @@ _HOMES: Final = {
     "RoleChange": "cqrepl.replicator.rolelog",
     "RollCycle": "cqrepl.queue",
     "SafeReader": "cqrepl.replicator.safereader",
+    "SchemaError": "cqrepl.typed.schemafile",
     "Sequence": "cqrepl.queue",
     "ServiceFailed": "cqrepl.replicator.followfeed",
     "Sink": "cqrepl.replicator.sink",

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import trio
 
@@ -27,6 +27,7 @@ from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue.read.namedtailer import NamedTailer
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.tailer import Tailer
+from cqrepl.queue.read.typeddocuments import FollowedDocuments, OnMisfit
 from cqrepl.replicator.follow import Following
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents, events_of
@@ -37,8 +38,14 @@ from cqrepl.replicator.openedqueue import Payload
 from cqrepl.replicator.queueposition import QueuePosition
 from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.settings import HostSettings, settings_of_host
+from wire.objects.documents import encode
 
-__all__ = ["AsyncioHost", "AsyncioQueue", "Host", "follow"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["AsyncioHost", "AsyncioQueue", "Host", "documents", "follow"]
+
+M = TypeVar("M", bound="DataclassInstance")
 
 Result = TypeVar("Result")
 _guests: Final[dict[asyncio.AbstractEventLoop, "_Guest"]] = {}
@@ -400,6 +407,28 @@ class AsyncioQueue(OuterQueue):
             lambda: self._queue.append_many(payloads, now_ms=now_ms, policy=policy)
         )
 
+    async def append_document(
+        self, message: object, *, now_ms: int | None = None, policy: AckPolicy | None = None
+    ) -> Appended:
+        """Appends a message; its index. See `append_documents`."""
+        return await self.append_documents([message], now_ms=now_ms, policy=policy)
+
+    async def append_documents(
+        self,
+        messages: Iterable[object],
+        *,
+        now_ms: int | None = None,
+        policy: AckPolicy | None = None,
+    ) -> Appended:
+        """Appends messages as `Queue.append_documents` lays them out, and waits as `append_many`.
+
+        Raises:
+            TypeError, ValueError: a message has no form on the wire. Nothing was appended.
+            and as `append_many`.
+        """
+        payloads = [encode(message) for message in messages]
+        return await self.append_many(payloads, now_ms=now_ms, policy=policy)
+
     async def wait_acked(
         self,
         index: int,
@@ -432,6 +461,24 @@ def follow(tailer: Tailer | NamedTailer, pauser: Pauser | None = None) -> Follow
     An excerpt's data is valid until the next one is asked for.
     """
     return Following(tailer, pauser, asyncio.sleep, _check_loop)
+
+
+def documents(
+    tailer: Tailer | NamedTailer,
+    *kinds: type[M],
+    pauser: Pauser | None = None,
+    on_misfit: OnMisfit | None = None,
+) -> FollowedDocuments[M]:
+    """`Tailer.documents` for asyncio: the messages that are there, then those to come, for ever;
+    cancel it to end it. It needs no host.
+
+    Args:
+        kinds, on_misfit: as for `Tailer.documents`.
+
+    Raises:
+        TypeError: these classes cannot be read.
+    """
+    return FollowedDocuments(follow(tailer, pauser), kinds, on_misfit)
 
 
 def _check_loop() -> None:

@@ -50,7 +50,7 @@ wire.errors.WireError: a whole document was expected, 34 bytes came at position 
 from typing import TYPE_CHECKING
 
 from wire.document import Document, Splitter
-from wire.errors import WireError
+from wire.errors import FieldError, WireError
 from wire.reader import Reader
 from wire.writer import Writer
 
@@ -100,6 +100,7 @@ __all__ = [
     "Document",
     "DocumentReader",
     "DocumentWriter",
+    "FieldError",
     "Fields",
     "Float32",
     "Float64",

@@ -21,6 +21,7 @@ from cqrepl.cli.init import init
 from cqrepl.cli.persist import persist
 from cqrepl.cli.repair import repair
 from cqrepl.cli.run import run
+from cqrepl.cli.schema import schema
 from cqrepl.cli.sink import sink
 from cqrepl.cli.source import source
 from cqrepl.cli.spark import spark
@@ -72,7 +73,7 @@ def cli() -> None:
 
 for command in (
     *(source, sink, run, status, reload, pause, resume, quarantine, forget, promote, plan, cluster),
-    *(demo, init, append, tail, info, identity, verify, repair, unlock, gc, bench),
+    *(demo, init, append, tail, schema, info, identity, verify, repair, unlock, gc, bench),
     config,
     persist,
     spark,

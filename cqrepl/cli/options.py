@@ -3,13 +3,16 @@
 import math
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
 from cqrepl.commands.spot import parse_dumped, parse_place, parse_spot
 from cqrepl.console.units import format_size, parse_hosts, parse_size, parse_time_ms
+from cqrepl.typed.paths import parse_paths
 
 if TYPE_CHECKING:
     from cqrepl.net.address import Address
@@ -83,6 +86,18 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise ValueError(f"a regular expression expected: {error}") from error
 
 
+def _zone(text: str) -> tzinfo:
+    if text in ("UTC", "Z"):
+        return UTC
+    if text == "local":
+        local = datetime.now().astimezone().tzinfo
+        return UTC if local is None else local
+    try:
+        return ZoneInfo(text)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        raise ValueError(f"a zone as UTC, local or Europe/Paris expected, {text!r} came") from error
+
+
 def _hosts_or(everything: str, value: frozenset[int] | None) -> "Converted[frozenset[int] | None]":
     """Host ids, or one of two words: `none`, and the one for those that count by themselves."""
     words: dict[str, frozenset[int] | None] = {
@@ -110,6 +125,8 @@ RETURNS: Final = _hosts_or("known", frozenset())
 ADDRESS: Final = Converted("address", _address)
 HOSTS: Final = _hosts_or("all", None)
 PATTERN: Final = Converted("re", _pattern)
+PATHS: Final = Converted("names", parse_paths)
+ZONE: Final = Converted("zone", _zone)
 QUEUE_DIR: Final = click.Path(path_type=Path)
 
 

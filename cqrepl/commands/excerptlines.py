@@ -1,23 +1,21 @@
 """One excerpt as a line, in the form that was asked for."""
 
 import json
-import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from string import Formatter
 from typing import Final
 
 from cqrepl.console import payload
 from cqrepl.console.exitcodes import BadArguments
-from cqrepl.console.units import since_1970_ns
 from cqrepl.queue import Excerpt, format_index
 from cqrepl.queue.format.index import Index, cycle_of, sequence_of
+from cqrepl.typed.documentfields import chosen_fields
+from cqrepl.typed.instants import instant_ns, instant_text
 
 _PLACES: Final = ("index", "cycle", "sequence", "bytes", "time", "data")
-# the least number that is taken for nano-, micro- and milliseconds since 1970; each is in the far
-# future in the unit below it
-_UNITS: Final = ((10**17, 1), (10**14, 1000), (10**11, 1_000_000), (0, 1_000_000_000))
+Paths = tuple[tuple[str, ...], ...]
 
 
 class Lines:
@@ -31,23 +29,40 @@ class Lines:
         template: str | None,
         time_field: str | None,
         as_json: bool,
+        zone: tzinfo = UTC,
+        paths: Paths = (),
     ) -> None:
         """
+        Args:
+            zone: of times that are shown.
+            paths: of the fields that are shown; without any, all of a payload is.
+
         Raises:
             BadArguments: the template has places that are not known, or that nothing fills.
         """
         self._shift = shift
         self._form = form
-        self._text = payload.FORMS[form if form not in (None, "raw") else "auto"]
+        self._text = payload.FORMS.get(form or "auto", payload.line_of)
         self._parts = None if template is None else _parsed(template)
         if time_field is None and "time" in (name for _, name in self._parts or ()):
             raise BadArguments("--format: {time} needs --time FIELD, which says where times stand")
         self._time_field = time_field
+        self._zone = zone
+        self._paths = paths
         self._as_json = as_json
 
     def text(self, excerpt: Excerpt) -> str:
         """The payload alone, in the form that was asked for."""
+        if self._paths:
+            content = self._chosen(excerpt)
+            if self._form == "json":
+                return payload.json_text(payload.json_value(content))
+            return payload.flow_text(content.value)[1:-1]
         return self._text(excerpt.data)
+
+    def _chosen(self, excerpt: Excerpt) -> payload.Content:
+        """The fields that are shown, under their paths."""
+        return payload.Content("wire", chosen_fields(excerpt.data, self._paths))
 
     def line(self, excerpt: Excerpt) -> str:
         """The whole line, with its end."""
@@ -69,7 +84,9 @@ class Lines:
         fields["bytes"] = len(excerpt)
         if self._time_field is not None:
             fields["time"] = self._time(excerpt)
-        if self._form in ("yaml", "hex"):
+        if self._paths:
+            fields |= {"as": "wire", "data": payload.json_value(self._chosen(excerpt))}
+        elif self._form in ("yaml", "hex"):
             fields |= {"as": self._form, "data": self.text(excerpt)}
         else:
             find = payload.utf8_of if self._form == "text" else payload.content_of
@@ -92,7 +109,7 @@ class Lines:
     def _time(self, excerpt: Excerpt) -> str | None:
         assert self._time_field is not None
         time_ns = time_of(excerpt.data, self._time_field)
-        return None if time_ns is None else time_text(time_ns)
+        return None if time_ns is None else instant_text(time_ns, self._zone)
 
 
 def time_of(data: memoryview, field: str) -> int | None:
@@ -111,38 +128,12 @@ def time_of(data: memoryview, field: str) -> int | None:
         if not isinstance(value, dict) or name not in value:
             return None
         value = value[name]
-    return _nanoseconds(value)
-
-
-def time_text(time_ns: int) -> str:
-    """A time as people read it, UTC, to the millisecond or as fine as it is."""
-    seconds, fraction = divmod(time_ns, 1_000_000_000)
-    try:
-        moment = datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(time_ns)
-    digits = f"{fraction:09}"
-    while len(digits) > 3 and digits.endswith("000"):
-        digits = digits[:-3]
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{digits}Z"
-
-
-def _nanoseconds(value: object) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        if isinstance(value, float) and not math.isfinite(value):
-            return None
-        scale = next(scale for least, scale in _UNITS if abs(value) >= least)
-        return int(value * scale)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
             return None
-    if not isinstance(value, datetime):
-        return None
-    return since_1970_ns(value)
+    return instant_ns(value)
 
 
 def _parsed(template: str) -> list[tuple[str, str]]:

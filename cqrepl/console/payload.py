@@ -151,6 +151,23 @@ def escaped(text: str) -> str:
     )
 
 
+def cell_text(value: object) -> str:
+    """A value that was read from wire as a cell of a table: texts, numbers and times bare, bytes in
+    Base64, an empty cell for null, and JSON for anything that has parts.
+
+    >>> cell_text(1.5), cell_text(None), cell_text([1, "x"])
+    ('1.5', '', '[1, "x"]')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    plain = plain_json(value)
+    if isinstance(plain, str):
+        return plain
+    return json_text(plain)
+
+
 def flow_text(value: object, *, is_outermost: bool = False) -> str:
     """A value that was read from wire, as YAML on one line.
 

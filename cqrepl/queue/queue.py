@@ -16,11 +16,11 @@ process is released, as every writer does.
 import os
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
@@ -40,7 +40,7 @@ from cqrepl.queue.files.keptidentity import KeptIdentity
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KeptMarks
 from cqrepl.queue.files.listing import BOOT_KEY, boot_digest
 from cqrepl.queue.files.locks import WordLock
-from cqrepl.queue.files.mapping import check_name, identity_in
+from cqrepl.queue.files.mapping import check_name, named_identity
 from cqrepl.queue.files.queuedirectory import (
     guess_layout,
     open_for_writing,
@@ -49,7 +49,12 @@ from cqrepl.queue.files.queuedirectory import (
 )
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.block import BLOCK_BYTES
-from cqrepl.queue.format.errors import LayoutMismatch, QueueDamaged, used_after_close
+from cqrepl.queue.format.errors import (
+    LayoutMismatch,
+    QueueDamaged,
+    knows_no_host,
+    used_after_close,
+)
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Cycle, Index, number_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
@@ -69,6 +74,13 @@ from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS, TailWait
 from cqrepl.queue.write.writeraccess import Writing
 from cqrepl.surroundings import surroundings
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from cqrepl.queue.read.typeddocuments import Documents
+    from wire.errors import FieldError
+
+M = TypeVar("M", bound="DataclassInstance")
 _MARK_NONE: Final = -1
 _DIGEST_BITS: Final = 32
 
@@ -95,7 +107,7 @@ class Queue:
         self._commits: GroupCommit | None = None
         self._block_bytes = BLOCK_BYTES
         self._cycles = Cycles(path, layout.roll_cycle, layout.epoch)
-        self._table_file = _table_file(path)
+        self._table_file = named_identity(path / FILE_NAME)
         self._table_path = path / FILE_NAME
         self._marks = ChronicleMarks(self._table_path)
         self.host_marks = KeptMarks(path, self._marks)  # of each replica, as far as they are kept
@@ -400,6 +412,12 @@ class Queue:
         self._keep(tailer)
         return tailer
 
+    def documents(
+        self, *kinds: type[M], on_misfit: "Callable[[FieldError], object] | None" = None
+    ) -> "Documents[M]":
+        """The excerpts that are there as objects of a dataclass: `tailer().documents(...)`."""
+        return self.tailer().documents(*kinds, on_misfit=on_misfit)
+
     def backward(self, index: int | None = None) -> BackwardTailer:
         """A reader that goes down from the last excerpt at or below `index`; None: from the end.
 
@@ -498,7 +516,7 @@ class Queue:
             QueueLocked, QueueError, OSError, ValueError: as `append_many`.
         """
         if policy is not None:
-            raise _knows_no_host(self.path, policy)
+            raise knows_no_host(self.path, policy)
         appender = self._appenders[to_copy] or self._shared_appender(to_copy)
         try:
             return appender.append_one(payload, now_ms)
@@ -530,7 +548,7 @@ class Queue:
             ValueError: a policy came. Nothing was changed.
         """
         if policy is not None:
-            raise _knows_no_host(self.path, policy)
+            raise knows_no_host(self.path, policy)
         appender = self._appenders[to_copy] or self._shared_appender(to_copy)
         try:
             return appender.append(payloads, now_ms)
@@ -538,6 +556,29 @@ class Queue:
             if not appender.is_out_of_date:
                 raise
             return self._unshared(appender, to_copy).append(payloads, now_ms)
+
+    def append_document(
+        self, message: object, *, now_ms: int | None = None, to_copy: bool = False
+    ) -> int:
+        """Appends a message; its index. As `append_documents`."""
+        return self.append_documents([message], now_ms=now_ms, to_copy=to_copy)
+
+    def append_documents(
+        self, messages: Iterable[object], *, now_ms: int | None = None, to_copy: bool = False
+    ) -> int:
+        """Appends messages under one lock, each as `wire.encode` makes it; the index of the last.
+
+        An object of a dataclass is laid out as Java's binary wire lays out the same class: as its
+        fields, or as the call of the method that the class names as its `wire_event`.
+
+        Raises:
+            TypeError, ValueError: a message has no form on the wire. Nothing was appended.
+            QueueLocked, QueueError, OSError: as `append_many`.
+        """
+        from wire.objects.documents import encode  # loaded by those that append objects
+
+        payloads = [encode(message) for message in messages]
+        return self.append_many(payloads, now_ms=now_ms, to_copy=to_copy)
 
     def appender(
         self,
@@ -587,7 +628,7 @@ class Queue:
             QueueDamaged: it was removed, or another one has taken its name: this is another queue.
         """
         if self._table_file is None:
-            self._table_file = _table_file(self.path)
+            self._table_file = named_identity(self._table_path)
         else:
             check_name(self._table_path, self._table_file)
 
@@ -669,20 +710,3 @@ class Queue:
                     table.close()
                     raise
             return self._writing
-
-
-def _knows_no_host(path: Path, policy: object) -> ValueError:
-    """The error of an append with a policy, where the queue knows of no host that has a copy."""
-    return ValueError(
-        f"{path}: a queue of the host that streams it expected for a policy, one that knows of no"
-        f" host came ({policy}): host.queue(name).open() and host.queue(name).append take one"
-    )
-
-
-def _table_file(path: Path) -> tuple[int, int] | None:
-    """The device and inode number of the table store, which tell it from other files; None while
-    there is no table store."""
-    try:
-        return identity_in(os.stat(path / FILE_NAME))
-    except OSError:
-        return None

@@ -23,6 +23,7 @@ Acknowledgement(index=Hex64(0x451600000000), nanos=5)
     str, bool                        text, true or false           text, a date or a time; the same
     bytes, BytesLiteral              bytes; a block of them        the same
     an Enum                          the name as text              text of a name
+    an Enum | str                    the name, or the text         text; of a name, the member
     a dataclass                      a block of its fields         the same, under a type or not
     list[T], tuple[T, ...]           a block of values             the same
     dict[K, V]                       a block of names and values   the same
@@ -33,11 +34,25 @@ Fields are found by name, in any order; one that is absent takes the default of 
 is a WireError without one. Fields that the class does not have are stepped over, but one of those
 that it has must be there. Values without any names, as a wire without names has them, are taken in
 the order of the fields: as many as there are fields, and nothing else. A class may say its type
-name: `wire_type: ClassVar[str] = "Foo"`.
+name: `wire_type: ClassVar[str] = "Foo"`; and that it is the argument of a method call, by the name
+of the method: `wire_event: ClassVar[str] = "order"`.
+
+Classes and writers change at different times. Each of these has one result:
+
+    a field that only the writer has      stepped over
+    a field that only the class has       its default; without one a `FieldError`
+    a wider number than the class says    the number where the annotation holds it (`int` holds
+                                          each), else a `FieldError`; never cut
+    a whole number for a `float`          the nearest double
+    a fraction for an `int`               a `FieldError`
+    a new member of an enum               a `FieldError`; with `Side | str` the text
+
+A `FieldError` says the path to the field, the type that was expected and the value that came.
 """
 
 import dataclasses
 import functools
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -46,13 +61,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from wire.codes import Code
-from wire.errors import WireError
+from wire.errors import FieldError, WireError
 from wire.objects import conversions
 from wire.objects.body_writer import BodyWriter
 from wire.objects.conversions import next_code
 from wire.objects.lookup import Fields
-from wire.objects.object_reader import NESTING_MAX, read_object
-from wire.objects.object_writer import given_type, write_object
+from wire.objects.object_reader import HISTORY_NAME, NESTING_MAX, read_event, read_object
+from wire.objects.object_writer import given_event, given_type, write_object
 from wire.objects.values import (
     BytesLiteral,
     Float32,
@@ -95,12 +110,13 @@ def _leaf(write: _Write, read: Callable[[Reader], object]) -> _Form:
 
 
 class _Member(NamedTuple):
-    """A field of a dataclass: the attribute, the name on the wire, the form."""
+    """A field of a dataclass: the attribute, the name on the wire, the form, the annotation."""
 
     attribute: str
     name: str
     form: _Form
     is_required: bool
+    annotation: object
 
 
 def write_fields(writer: BodyWriter, message: "DataclassInstance") -> None:
@@ -128,10 +144,85 @@ def read_fields(kind: type[_M], fields: Fields, depth: int = 0) -> _M:
     for member in members:
         value = fields.find(member.name)
         if value is not None:
-            values[member.attribute] = member.form.read(value, depth)
+            values[member.attribute] = _read_part(
+                member.form, value, depth, member.name, member.annotation
+            )
         elif member.is_required:
-            raise WireError(f"a field {member.name!r} of {kind.__name__} was expected, none came")
+            reason = f"a field {member.name!r} of {kind.__name__} was expected, none came"
+            raise FieldError(member.name, described(member.annotation), "no field", reason)
     return kind(**values)
+
+
+def read_message(kind: type[_M], reader: Reader) -> _M:
+    """A message of this class from a document body: its fields, or the call of the method that the
+    class names as its `wire_event`.
+
+    Raises:
+        WireError: as `read_fields`; or it is the call of another method.
+    """
+    event = given_event(kind)
+    if event is None:
+        return read_fields(kind, Fields(reader))
+    skip_history(reader)
+    start, found = reader.position, read_event(reader)
+    if found != event:
+        raise WireError(f"a call of {event!r} was expected, {found!r} came", start)
+    message = _nested(kind).read(reader, 0)
+    if reader.peek_code() is not None:
+        raise WireError(f"the end was expected behind the call of {event!r}", reader.position)
+    assert isinstance(message, kind)
+    return message
+
+
+def skip_history(reader: Reader) -> None:
+    """Steps over the history that Java's services write in front of a call."""
+    start = reader.position
+    if read_event(reader) == HISTORY_NAME and reader.peek_code() is not None:
+        reader.skip_value()
+    else:
+        reader.position = start
+
+
+def _read_part(form: _Form, value: Reader, depth: int, path: str, annotation: object) -> object:
+    """A value that is a part of another one, which errors name by its path."""
+    start, end = value.position, value.end
+    try:
+        return form.read(value, depth)
+    except FieldError as error:
+        raise error.within(path) from error
+    except WireError as error:
+        found = shown_value(Reader(value.data, start, end))
+        reason, position = error.reason, error.position
+        raise FieldError(path, described(annotation), found, reason, position) from error
+
+
+def shown_value(value: Reader) -> str:
+    """The value that stands next as short text for people; its code where it cannot be read."""
+    code = value.peek_code()
+    try:
+        return f"{read_object(value)!r:.40}"
+    except WireError:
+        return "nothing" if code is None else f"code 0x{code:02X}"
+
+
+def described(annotation: object) -> str:
+    """An annotation as people write it."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return annotation.__name__
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", str(annotation))
+
+
+def check_class(kind: type) -> None:
+    """Does nothing for a dataclass whose annotations all have a form on the wire.
+
+    Raises:
+        TypeError: it is none, or one has not.
+    """
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        raise TypeError(f"a dataclass was expected, {kind!r} came")
+    _members(kind)
 
 
 def type_name(kind: type) -> str:
@@ -143,16 +234,18 @@ def type_name(kind: type) -> str:
 def _members(kind: "type[DataclassInstance]") -> tuple[_Member, ...]:
     hints = typing.get_type_hints(kind, include_extras=True)
     return tuple(
-        _Member(field.name, _name(hints[field.name], field.name), form(hints[field.name]), required)
+        _Member(field.name, name_of(hint, field.name), form(hint), required, hint)
         for field in dataclasses.fields(kind)
         if field.init
+        for hint in [hints[field.name]]
         for required in [
             field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         ]
     )
 
 
-def _name(annotation: object, attribute: str) -> str:
+def name_of(annotation: object, attribute: str) -> str:
+    """The name of a field on the wire: that of the attribute, or the one that its `Name` says."""
     marks = getattr(annotation, "__metadata__", ())
     return next((mark.name for mark in marks if isinstance(mark, Name)), attribute)
 
@@ -205,14 +298,18 @@ def _generic(origin: object, arguments: tuple[object, ...]) -> _Form:
         rest = [argument for argument in arguments if argument is not type(None)]
         if len(rest) == 1 and len(arguments) > 1:
             return _optional(form(rest[0]))
+        kinds = [each for each in rest if isinstance(each, type) and issubclass(each, Enum)]
+        if len(kinds) == 1 and sorted(map(str, rest)) == sorted(map(str, [kinds[0], str])):
+            open_form = _open_enum(kinds[0])
+            return open_form if len(rest) == len(arguments) else _optional(open_form)
     elif origin is list or (origin is tuple and arguments[1:] == (...,)):
-        return _sequence(form(arguments[0]), list if origin is list else tuple)
+        return _sequence(form(arguments[0]), list if origin is list else tuple, arguments[0])
     elif origin is dict:
-        return _map(form(arguments[0]), form(arguments[1]))
+        return _map(form(arguments[0]), form(arguments[1]), arguments[1])
     raise TypeError(f"a type with a form on the wire was expected, {origin!r} of {arguments} came")
 
 
-def _sequence(inner: _Form, collect: Callable[[list[object]], object]) -> _Form:
+def _sequence(inner: _Form, collect: Callable[[list[object]], object], annotation: object) -> _Form:
     def write(writer: BodyWriter, values: list[object]) -> None:
         with writer.sequence():
             for value in values:
@@ -222,13 +319,13 @@ def _sequence(inner: _Form, collect: Callable[[list[object]], object]) -> _Form:
         block = value.read_block()
         items: list[object] = []
         while block.peek_code() is not None:
-            items.append(inner.read(block, depth + 1))
+            items.append(_read_part(inner, block, depth + 1, f"[{len(items)}]", annotation))
         return collect(items)
 
     return _Form(write, read)
 
 
-def _map(key: _Form, inner: _Form) -> _Form:
+def _map(key: _Form, inner: _Form, annotation: object) -> _Form:
     def write(writer: BodyWriter, values: dict[object, object]) -> None:
         with writer.block():
             for name, value in values.items():
@@ -248,7 +345,7 @@ def _map(key: _Form, inner: _Form) -> _Form:
                 name = key.read(block, depth + 1)
             else:
                 name = block.read_name()
-            found[name] = inner.read(block, depth + 1)
+            found[name] = _read_part(inner, block, depth + 1, f"[{name!r}]", annotation)
         return found
 
     return _Form(write, read)
@@ -264,6 +361,23 @@ def _enum(kind: type[Enum]) -> _Form:
         return kind[name]
 
     return _leaf(lambda writer, value: writer.text(value.name), read)
+
+
+def _open_enum(kind: type[Enum]) -> _Form:
+    """The form of an enum that may get members which this process does not know."""
+
+    def write(writer: BodyWriter, value: Enum | str) -> None:
+        writer.text(value.name if isinstance(value, kind) else str(value))
+
+    def read(value: Reader) -> Enum | str:
+        start = value.position
+        value.read_type()
+        name = conversions.read_text(value)
+        if name is None:
+            raise WireError(f"a name of {kind.__name__} was expected, null came", start)
+        return kind[name] if name in kind.__members__ else name
+
+    return _leaf(write, read)
 
 
 def _nested(kind: "type[DataclassInstance]") -> _Form:

@@ -27,7 +27,7 @@ from wire.header import (
     is_framed,
     is_ready,
 )
-from wire.objects.annotated import read_fields
+from wire.objects.annotated import read_message
 from wire.objects.body_writer import BodyWriter
 from wire.objects.lookup import Fields
 from wire.objects.object_reader import read_body
@@ -319,4 +319,4 @@ def encode_call(method: str, *arguments: object) -> bytes:
 def _decoded(reader: Reader, into: type[_M] | None, keep_widths: bool) -> object:
     if into is None:
         return read_body(reader, keep_widths=keep_widths)
-    return read_fields(into, Fields(reader))
+    return read_message(into, reader)

@@ -120,7 +120,13 @@ def write_body(writer: BodyWriter, value: object) -> None:
     if is_dataclass(value) and not isinstance(value, (type, *_MARKED)):
         from wire.objects.annotated import write_fields  # the two call each other
 
-        write_fields(writer, value)
+        event = given_event(type(value))
+        if event is None:
+            write_fields(writer, value)
+            return
+        writer.event(event)
+        with writer.block():
+            write_fields(writer, value)
     elif isinstance(value, Mapping) and value:
         for name, item in value.items():
             write_name(writer, name)
@@ -216,6 +222,12 @@ def _write_decimal(writer: BodyWriter, value: Decimal) -> None:
 def given_type(kind: type) -> str | None:
     """The type name that a class says for itself; None where it says none."""
     name = getattr(kind, "wire_type", None)
+    return None if name is None else str(name)
+
+
+def given_event(kind: type) -> str | None:
+    """The method that a class says it is the argument of; None where it says none."""
+    name = getattr(kind, "wire_event", None)
     return None if name is None else str(name)
 
 

@@ -384,6 +384,15 @@ def _room_for(size: int) -> int:
     return size if limit != resource.RLIM_INFINITY else max(_ROOM_MIN, _ROOM_SHARE * size)
 
 
+def named_identity(path: Path) -> tuple[int, int] | None:
+    """The device and inode number of the file of this name, which tell it from others; None while
+    there is none."""
+    try:
+        return identity_in(os.stat(path))
+    except OSError:
+        return None
+
+
 def identity_in(status: os.stat_result) -> tuple[int, int]:
     """The device and inode number of a file, which tell it from every other file of the machine
     that is open, or has a name."""

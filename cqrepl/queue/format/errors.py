@@ -179,3 +179,11 @@ class AtomicsMissing(QueueError):
 
 class DurabilityLost(QueueError):
     """A sync failed: what was appended may never reach the disk, and no more is taken."""
+
+
+def knows_no_host(path: Path, policy: object) -> ValueError:
+    """The error of an append with a policy, where the queue knows of no host that has a copy."""
+    return ValueError(
+        f"{path}: a queue of the host that streams it expected for a policy, one that knows of no"
+        f" host came ({policy}): host.queue(name).open() and host.queue(name).append take one"
+    )

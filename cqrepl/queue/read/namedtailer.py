@@ -19,8 +19,8 @@ Names that begin `replicated:` belong to the source of a replication. While a pr
 append lock the queue is a replica, and such a name cannot be opened; Java refuses it likewise.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files import atomics
@@ -44,6 +44,13 @@ from cqrepl.queue.read.stall import Repair, Stall
 from cqrepl.queue.read.tailer import BYTES_MAX, PAYLOAD_MAX, Tailer
 from wire.strings import kept_name
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from cqrepl.queue.read.typeddocuments import Documents
+    from wire.errors import FieldError
+
+M = TypeVar("M", bound="DataclassInstance")
 TAILER_KEY: Final = "index."
 _LOCK_TIMEOUT_S: Final = 15.0  # Java's own patience for this lock
 
@@ -265,6 +272,17 @@ class NamedTailer:
         """As `Tailer.follow`; each excerpt counts as read when the next is asked for."""
         while self.wait():
             yield from self
+
+    def documents(
+        self,
+        *kinds: "type[M]",
+        follow: bool = False,
+        on_misfit: "Callable[[FieldError], object] | None" = None,
+    ) -> "Documents[M]":
+        """As `Tailer.documents`; each counts as read when the next is asked for."""
+        from cqrepl.queue.read.typeddocuments import Documents  # loaded by those that read objects
+
+        return Documents(self.follow() if follow else iter(self), kinds, on_misfit)
 
     def commit(self) -> None:
         """Stores that everything given so far is read."""

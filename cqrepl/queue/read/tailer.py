@@ -23,7 +23,7 @@ Batches and excerpts are views of the mapped file, valid until the next call.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from cqrepl.kernel.batch import NO_LIMIT, FindStop, Found
 from cqrepl.kernel.memory import WatchedWord
@@ -53,6 +53,13 @@ from cqrepl.queue.read.stall import Repair, Stall, StallWatch
 from cqrepl.surroundings import monotonic
 from wire.header import END_OF_FILE, HEADER_BYTES, body_length, is_ready
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from cqrepl.queue.read.typeddocuments import Documents
+    from wire.errors import FieldError
+
+M = TypeVar("M", bound="DataclassInstance")
 BYTES_MAX: Final = 256 * 1024
 PAYLOAD_MAX: Final = 16 * 1024 * 1024
 _AHEAD_COUNT: Final = 1024
@@ -215,6 +222,29 @@ class Tailer:
         """The excerpts that are there, then those to come, for ever; blocks in between."""
         while self.wait():
             yield from self
+
+    def documents(
+        self,
+        *kinds: "type[M]",
+        follow: bool = False,
+        on_misfit: "Callable[[FieldError], object] | None" = None,
+    ) -> "Documents[M]":
+        """The excerpts from here on as objects of a dataclass, whose annotations are the schema.
+
+        Args:
+            kinds: one class; or several, each with a `wire_event` of its own. Calls of methods that
+                none of them names are passed by.
+            follow: go on with what is still to come, for ever; blocks in between.
+            on_misfit: is told of each excerpt that does not fit, which is passed by. Without it
+                that is a `wire.FieldError` with index, path, expected and found; the iteration can
+                go on behind it.
+
+        Raises:
+            TypeError: these classes cannot be read.
+        """
+        from cqrepl.queue.read.typeddocuments import Documents  # loaded by those that read objects
+
+        return Documents(self.follow() if follow else iter(self), kinds, on_misfit)
 
     def stand(self) -> Stand | None:
         """The place from which a live pump can read on; None where the file ends, is of an old

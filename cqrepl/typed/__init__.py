@@ -1,0 +1,1 @@
+"""Documents as typed data: fields by path, conditions over them, schemas, files of rows."""
