@@ -82,7 +82,7 @@ class Condition:
         self.text = text
         self.absent: Counter[str] = Counter()
         self.paths: list[tuple[str, ...]] = []
-        parser = _Parser(text, zone, self._read)
+        parser = _ConditionParser(text, zone, self._read)
         self._test = parser.condition()
         parser.expect_end()
 
@@ -113,13 +113,13 @@ class Condition:
         return read
 
 
-class _Token(NamedTuple):
+class _ConditionToken(NamedTuple):
     kind: str
     text: str
     at: int
 
 
-class _Parser:
+class _ConditionParser:
     """Goes over the text once, one token ahead."""
 
     def __init__(
@@ -232,7 +232,7 @@ class _Parser:
         self._advance()
         return value
 
-    def _moment(self, token: _Token) -> Moment:
+    def _moment(self, token: _ConditionToken) -> Moment:
         try:
             moment = datetime.fromisoformat(token.text)
         except ValueError as error:
@@ -254,13 +254,15 @@ class _Parser:
     def _advance(self) -> None:
         self._next = self._token(self._next.at + len(self._next.text))
 
-    def _token(self, at: int) -> _Token:
+    def _token(self, at: int) -> _ConditionToken:
         match = _TOKEN.match(self._text, at)
         if match is None or match.lastgroup is None:
             rest = self._text[at:].lstrip()
             start = len(self._text) - len(rest)
-            return _Token("unknown" if rest else "end", rest[:1], start)
-        return _Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
+            return _ConditionToken("unknown" if rest else "end", rest[:1], start)
+        return _ConditionToken(
+            match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)
+        )
 
     def _error(self, wanted: str) -> ValueError:
         token = self._next
