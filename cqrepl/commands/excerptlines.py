@@ -1,9 +1,8 @@
 """One excerpt as a line, in the form that was asked for."""
 
-import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from string import Formatter
 from typing import Final
 
@@ -12,7 +11,7 @@ from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import Excerpt, format_index
 from cqrepl.queue.format.index import Index, cycle_of, sequence_of
 from cqrepl.typed.documentfields import chosen_fields
-from cqrepl.typed.instants import instant_ns, instant_text
+from cqrepl.typed.instants import instant_text, time_of
 
 _PLACES: Final = ("index", "cycle", "sequence", "bytes", "time", "data")
 Paths = tuple[tuple[str, ...], ...]
@@ -110,30 +109,6 @@ class Lines:
         assert self._time_field is not None
         time_ns = time_of(excerpt.data, self._time_field)
         return None if time_ns is None else instant_text(time_ns, self._zone)
-
-
-def time_of(data: memoryview, field: str) -> int | None:
-    """Nanoseconds since 1970 in a field of a payload of binary wire or JSON; None if it has none.
-
-    Args:
-        field: its name; with dots between them, the names of the fields that lead to it.
-    """
-    kind, value = payload.content_of(data)
-    if kind == "text":
-        try:
-            value = json.loads(str(value))
-        except (ValueError, RecursionError):
-            return None
-    for name in field.split("."):
-        if not isinstance(value, dict) or name not in value:
-            return None
-        value = value[name]
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    return instant_ns(value)
 
 
 def _parsed(template: str) -> list[tuple[str, str]]:

@@ -4,11 +4,10 @@ import re
 import sys
 from contextlib import closing
 from datetime import tzinfo
-from functools import partial
 from pathlib import Path
 from typing import Final, TypedDict
 
-from cqrepl.commands.excerptlines import Lines, Paths, time_of
+from cqrepl.commands.excerptlines import Lines, Paths
 from cqrepl.commands.fieldrows import FieldRows
 from cqrepl.commands.spot import Spot
 from cqrepl.console import exitcodes, output
@@ -18,6 +17,7 @@ from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY
 from cqrepl.queue.read import count as counting
 from cqrepl.typed.condition import Condition
 from cqrepl.typed.documentfields import fields_of, is_malformed
+from cqrepl.typed.instants import time_reader
 from cqrepl.typed.schemafile import kept_schema, paths_of
 from wire.errors import WireError
 
@@ -233,7 +233,7 @@ class _Printing:
         if spot.time_ns is not None:
             field = self._options["time_field"]
             assert field is not None
-            return self._queue.seek_time(spot.time_ns, partial(time_of, field=field))
+            return self._queue.seek_time(spot.time_ns, time_reader(field))
         return spot.at if spot.counted is None else self._of_last(spot.counted + 1)
 
     def _end_of(self, spot: Spot) -> int:

@@ -1,9 +1,13 @@
 """Moments in time: of values that say them in a date, a text or a number, and as text in a zone."""
 
+import json
 import math
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, tzinfo
+from functools import partial
 from typing import Final
 
+from cqrepl.console import payload
 from cqrepl.console.units import since_1970_ns
 from wire.objects.values import LocalDateTime, ZonedDateTime
 
@@ -71,3 +75,32 @@ def instant_text(time_ns: int, zone: tzinfo = UTC) -> str:
 def _offset(moment: datetime) -> str:
     offset = moment.isoformat()[19:]
     return "Z" if offset == "+00:00" else offset
+
+
+def time_of(data: memoryview, field: str) -> int | None:
+    """Nanoseconds since 1970 in a field of a payload of binary wire or JSON; None if it has none.
+
+    Args:
+        field: its name; with dots between them, the names of the fields that lead to it.
+    """
+    kind, value = payload.content_of(data)
+    if kind == "text":
+        try:
+            value = json.loads(str(value))
+        except (ValueError, RecursionError):
+            return None
+    for name in field.split("."):
+        if not isinstance(value, dict) or name not in value:
+            return None
+        value = value[name]
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return instant_ns(value)
+
+
+def time_reader(field: str) -> Callable[[memoryview], int | None]:
+    """`time_of` for this field."""
+    return partial(time_of, field=field)

@@ -1,0 +1,23 @@
+"""Queues as Arrow tables; needs the extra `arrow`.
+
+    import cqrepl.arrow
+    with cqrepl.arrow.open_reader("data/orders") as reader:
+        table = reader.read_all()          # or polars.from_arrow(reader), reader.read_pandas()
+    frame = polars.from_arrow(cqrepl.arrow.to_arrow("data/orders", Order))
+
+`open_reader` gives indexes and payloads as they are, without a copy; `to_arrow` the fields of
+documents as typed columns.
+"""
+
+from cqrepl.arrow.excerpttable import SCHEMA, open_reader, record_batch, record_batches
+from cqrepl.arrow.typedstream import Misfit, TypedStream, to_arrow
+
+__all__ = [
+    "SCHEMA",
+    "Misfit",
+    "TypedStream",
+    "open_reader",
+    "record_batch",
+    "record_batches",
+    "to_arrow",
+]
