@@ -183,6 +183,7 @@ class FollowFeed:
         join: the way to state at the start.
 
     Attributes:
+        path: directory of the queue.
         position: of the state that the service has.
         fault: the error that has ended the feed; None while it runs.
         rewinds: so often the state went back.
@@ -200,7 +201,7 @@ class FollowFeed:
         self.position = START
         self.fault: Exception | None = None
         self._host_queue = queue
-        self._path: Path = queue.path
+        self.path: Path = queue.path
         self._follower = follower
         self._checkpoints = checkpoints
         self._join = join
@@ -211,7 +212,7 @@ class FollowFeed:
         self._moved = trio.Event()
         self._queue: Queue | None = None
         self._tailer: Tailer | None = None
-        self._folders = cut_folders(self._path)
+        self._folders = cut_folders(self.path)
         self._checks = False  # a task waits until it is known that the state is the queue's
         self._checked = NOTHING  # so far it is, as of the last such look
         self._trouble = ""
@@ -314,7 +315,7 @@ class FollowFeed:
 
     async def _begin(self) -> None:
         """Takes the newest state that was saved, of which the queue may not have all yet."""
-        self._folders = cut_folders(self._path)
+        self._folders = cut_folders(self.path)
         if self._join is JoinBy.SNAPSHOT:
             await self._take_snapshot(None, ["a snapshot was asked for"])
         else:
@@ -375,9 +376,9 @@ class FollowFeed:
     async def _rewind(self, cut_from: int) -> None:
         """The queue was cut: the state goes back to what is not above."""
         await in_thread(self._close, limiter=self._limiter)
-        others = first_cut(self._path, self._folders)
+        others = first_cut(self.path, self._folders)
         to = Index(cut_from if others is None else min(cut_from, others))
-        self._folders = cut_folders(self._path)
+        self._folders = cut_folders(self.path)
         was = self.position
         if was.index > to:
             self.rewinds += 1
@@ -416,7 +417,7 @@ class FollowFeed:
         if saved is None:
             text = f"expected a way to the state of group {self.name!r}: {'; '.join(lacking)}; no"
             text += f" host that is connected gives a snapshot: {', '.join(why)}"
-            raise CannotJoin(text, path=self._path)
+            raise CannotJoin(text, path=self.path)
         await in_thread(partial(self._restore, saved), limiter=self._limiter)
 
     async def _look_for_start(self) -> None:
@@ -424,7 +425,7 @@ class FollowFeed:
         no start of the queue, nor has the copy, though it does not know."""
         assert self._checkpoints is not None
         begin = await self._checkpoints.begin_of(self.name)
-        first = await in_thread(partial(_first_index, self._path), limiter=self._limiter)
+        first = await in_thread(partial(_first_index, self.path), limiter=self._limiter)
         if begin and (first is None or first >= begin):
             lost = f"its copy begins at {format_index(first or begin)}, as on the host it came from"
             await self._take_snapshot(None, ["it has no checkpoint of its own", lost])
@@ -441,7 +442,7 @@ class FollowFeed:
                 saved.source.close()
             return []
         if saved is None:
-            lost = _lost_start(self._path)
+            lost = _lost_start(self.path)
             if lost:
                 return ["it has no checkpoint of its own", lost]
             saved = Saved(START, io.BytesIO())
@@ -520,16 +521,16 @@ class FollowFeed:
 
     def _at(self) -> LogPos:
         """The position with the epoch of the copy, as it is on the disk."""
-        self.position = position_at(load_epochs(self._path).history, self.position.index)
+        self.position = position_at(load_epochs(self.path).history, self.position.index)
         return self.position
 
     def _opened(self) -> Tailer:
         if self._tailer is not None:
             return self._tailer
-        cut = first_cut(self._path, self._folders)
+        cut = first_cut(self.path, self._folders)
         if cut is not None:
-            raise QueueCut(cut, self.position.index, path=self._path)
-        self._queue = queue = Queue.open(self._path)
+            raise QueueCut(cut, self.position.index, path=self.path)
+        self._queue = queue = Queue.open(self.path)
         queue.keep_marks_open()
         self._tailer = queue.tailer(self.position.index)
         return self._tailer

@@ -163,6 +163,15 @@ class LedService:
         why += f": host {other} leads it" if other else ""
         return Leader(other, self._addresses().get(other, ""), why)
 
+    async def catch_up(self) -> None:
+        """Returns once the state has all that this host's copy has now.
+
+        Raises:
+            CannotJoin, Exception: as `FollowFeed.caught_up`.
+        """
+        last = self._host.position(self._service.group).last_index
+        await self.feed.caught_up(-1 if last is None else last)
+
     async def outcome(self, leading: Leading, index: int) -> AckOutcome:
         """Waits until the group's policy calls what was appended safe."""
         try:
@@ -206,8 +215,7 @@ class LedService:
         return None
 
     async def _lead(self, leading: Leading) -> None:
-        last = self._host.position(self._service.group).last_index
-        await self.feed.caught_up(-1 if last is None else last)
+        await self.catch_up()
         own = self.own_id
         opened = self._service.opened(leading.epoch, own)
         if opened is not None:
