@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeVar
 
 from cqrepl.persist.errors import NoRole
-from cqrepl.persist.storage.numbering import check_same
 from cqrepl.persist.storage.records import StorageKind, check_storage_name, correlation_id
 from cqrepl.persist.storage.storagecore import StorageCore
+from cqrepl.persist.storage.storagenumbers import check_same
 from cqrepl.persist.storage.storages import (
     PersistentQueue,
     PersistentSequence,

@@ -13,9 +13,9 @@ from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import PersistError
 from cqrepl.persist.factory import PersistenceFactory
 from cqrepl.persist.storage.logreader import LogReader
-from cqrepl.persist.storage.numbering import Head, Numbering, head_of
 from cqrepl.persist.storage.records import StorageRecord, decode_record
 from cqrepl.persist.storage.storagecore import Written
+from cqrepl.persist.storage.storagenumbers import Head, Numberer, head_of
 from cqrepl.persist.storage.storageservice import item_of
 from cqrepl.persist.storage.storagetable import StorageTable
 from cqrepl.queue import Queue
@@ -47,7 +47,7 @@ class LocalCore:
         self._queue = Queue.open_for_append(path, create=ROLL_CYCLE)
         self._log = LogReader(path)
         self._is_unsure = True
-        self._numbering: Numbering
+        self._numbering: Numberer
 
     def _load(self) -> None:
         """Makes the state of all that the log has."""
@@ -61,15 +61,15 @@ class LocalCore:
                         text = f"excerpt {index:#x}: {error}"
                         raise PersistError(f"{self._queue.path}: {text}") from error
                     self._table.apply(index, record)
-        self._numbering = Numbering(self._table.storages.get, 0)
+        self._numbering = Numberer(self._table.storages.get, 0)
         self._is_unsure = False
 
-    def _known(self) -> Numbering:
+    def _known(self) -> Numberer:
         if self._is_unsure:
             self._load()
         return self._numbering
 
-    def write(self, make: Callable[[Numbering], StorageRecord | None]) -> Written | None:
+    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> Written | None:
         """Appends the record that `make` numbers."""
         with self._guard:
             record = make(self._known())

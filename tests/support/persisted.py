@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
-from cqrepl.persist.persistdesk import PersistDesk
 
 from cqrepl.net.threads import in_thread
 from cqrepl.persist.factory import PersistenceFactory
+from cqrepl.persist.persistdesk import PersistDesk
 from cqrepl.persist.storage.storageservice import StorageService, StorageSettings
 from cqrepl.protocol.ackpolicy import parse_policy
 from cqrepl.queue import Queue

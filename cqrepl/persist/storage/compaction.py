@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, Protocol
 
-from cqrepl.persist.storage.numbering import Numbering
 from cqrepl.persist.storage.records import StorageRecord, decode_record
 from cqrepl.persist.storage.storagecore import Written
+from cqrepl.persist.storage.storagenumbers import Numberer
 from cqrepl.queue import Cycle, Index, Queue, cycle_of
 
 LIVE_MAX: Final = 0.25  # of the bytes of a store file that is emptied
@@ -26,7 +26,7 @@ class Compacted(Protocol):
     @property
     def age_min_ms(self) -> int: ...
     def live_below(self, ref: int) -> list[tuple[int, int, int, int]]: ...
-    def write(self, make: Callable[[Numbering], StorageRecord | None]) -> Written | None: ...
+    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> Written | None: ...
     def now(self) -> int: ...
 
 

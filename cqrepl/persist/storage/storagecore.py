@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from cqrepl.persist.storage.numbering import Head, Numbering
 from cqrepl.persist.storage.records import StorageRecord
+from cqrepl.persist.storage.storagenumbers import Head, Numberer
 from cqrepl.replicator.leadership import Leading
 
 
@@ -24,7 +24,7 @@ class Written(NamedTuple):
 class StorageCore(Protocol):
     """The log of storages, and their state. All without `_task` is for threads."""
 
-    def write(self, make: Callable[[Numbering], StorageRecord | None]) -> Written | None:
+    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> Written | None:
         """Appends the record that `make` numbers; None where it makes none.
 
         Raises:

@@ -11,9 +11,9 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import Gone, NotNext
-from cqrepl.persist.storage.numbering import Head, Numbering
 from cqrepl.persist.storage.records import StorageRecord
 from cqrepl.persist.storage.storagecore import StorageCore, Written
+from cqrepl.persist.storage.storagenumbers import Head, Numberer
 
 _AT_ONCE: Final = 1000  # items that are read in one step
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class StorageAt(Generic[T]):
             raise TypeError(f"storage {self.name!r}: expected bytes of its serializer, got {given}")
         return data
 
-    def write(self, make: Callable[[Numbering], StorageRecord | None], index: int = 0) -> Stored:
+    def write(self, make: Callable[[Numberer], StorageRecord | None], index: int = 0) -> Stored:
         """Writes what `make` numbers, and waits."""
         written = self.core.write(make)
         if written is None:
@@ -122,7 +122,7 @@ class StorageAt(Generic[T]):
         return self._stored(written, waits and self.core.settle(written, self.name, self.timeout_s))
 
     async def write_task(
-        self, make: Callable[[Numbering], StorageRecord | None], index: int = 0
+        self, make: Callable[[Numberer], StorageRecord | None], index: int = 0
     ) -> Stored:
         """The same in a task."""
         written = await in_thread(partial(self.core.write, make))
@@ -202,11 +202,11 @@ class PersistentQueue(Generic[T]):
             yield from enumerate(found, at)
             at = last + 1
 
-    def _adding(self, item: T) -> Callable[[Numbering], StorageRecord]:
+    def _adding(self, item: T) -> Callable[[Numberer], StorageRecord]:
         data = self._at.encoded(item)
         return lambda numbering: numbering.append(self._at.id, data)
 
-    def _removing(self, up_to: int) -> Callable[[Numbering], StorageRecord | None]:
+    def _removing(self, up_to: int) -> Callable[[Numberer], StorageRecord | None]:
         return lambda numbering: numbering.remove(self._at.id, up_to)
 
 
@@ -300,11 +300,11 @@ class PersistentSequence(Generic[T]):
         found = await self._at.core.read_task(self._at.id, first, last)
         return [self._at.serializer.decode(each) for each in found]
 
-    def _appending(self, item: T) -> Callable[[Numbering], StorageRecord]:
+    def _appending(self, item: T) -> Callable[[Numberer], StorageRecord]:
         data = self._at.encoded(item)
         said = None if self._indexer is None else self._indexer(item)
 
-        def make(numbering: Numbering) -> StorageRecord:
+        def make(numbering: Numberer) -> StorageRecord:
             record = numbering.append(self._at.id, data)
             if said is not None and said != record.index:
                 if self._refuses:
@@ -314,6 +314,6 @@ class PersistentSequence(Generic[T]):
 
         return make
 
-    def _resetting(self, next_index: int) -> Callable[[Numbering], StorageRecord]:
+    def _resetting(self, next_index: int) -> Callable[[Numberer], StorageRecord]:
         now = self._at.core.now()
         return lambda numbering: numbering.reset(self._at.id, next_index, now)

@@ -4,7 +4,7 @@ Theory of operation. A writer's thread gives a record its numbers and appends it
 the order of the numbers is that of the log; it waits without the lock. A wait that passes says only
 that it is not known whether a backup has the item: it stays. Where an append has failed in a way
 that leaves unknown whether it has landed, nothing more is numbered until the state has all of the
-log (`Numbering`). A host that comes to lead writes no first record: Java's engines, which write
+log (`Numberer`). A host that comes to lead writes no first record: Java's engines, which write
 their own logs, do not either.
 
 Items stay in the log, so no store file goes that holds one. What is to be kept is said to the queue
@@ -29,16 +29,16 @@ from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import Gone, NotLeader, StorageDamaged
 from cqrepl.persist.storage.compaction import compact
 from cqrepl.persist.storage.logreader import LogReader
-from cqrepl.persist.storage.numbering import Head, Numbering, head_of
 from cqrepl.persist.storage.records import StorageRecord, decode_record
 from cqrepl.persist.storage.storagecore import Written
+from cqrepl.persist.storage.storagenumbers import Head, Numberer, head_of
 from cqrepl.persist.storage.storagetable import Storage, StorageTable
 from cqrepl.protocol import AckPolicy
 from cqrepl.protocol.ackpolicy import PRESETS, OnTimeout
 from cqrepl.queue import ExcerptBatch, Queue, QueueError, QueueLocked
 from cqrepl.queue.format.logpos import LogPos
 from cqrepl.queue.read.registration import Readers
-from cqrepl.replicator.followfeed import FollowFeed
+from cqrepl.replicator.followfeed import FollowFeed, ServiceFailed
 from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
 from cqrepl.replicator.marks.ackboard import WaitEnded
 from cqrepl.service.ledservice import AT_ONCE, LedService
@@ -82,7 +82,7 @@ class _Lead:
     """
 
     leading: Leading
-    numbering: Numbering
+    numbering: Numberer
     is_unsure: bool = False
 
 
@@ -95,7 +95,6 @@ class StorageService:
     Attributes:
         table: the state; under `guard`.
         position: the index of the first excerpt that is not in the state; under `guard`.
-        damaged: is called, in the feed's thread, when a storage is damaged.
     """
 
     sort = "persist"
@@ -110,7 +109,6 @@ class StorageService:
         self.table = StorageTable()
         self.guard = threading.Condition()
         self.position = 0
-        self.damaged: Callable[[Storage], None] = lambda _: None
         self.unknown_waits = 0
         self._writing = threading.Lock()  # before `guard`, where both are held
         self._lead: _Lead | None = None
@@ -132,7 +130,7 @@ class StorageService:
             with self.guard:
                 applied = self.table.apply(index, record)
                 self.position = index + 1
-            if applied.refused and (applied.is_news or not applied.storage):
+            if applied.refused and (applied.is_news or applied.storage is None):
                 self._note_damage(applied.storage, index, applied.refused)
         with self.guard:
             self.position = batch.index_last + 1
@@ -141,6 +139,7 @@ class StorageService:
     def snapshot(self, out: BinaryIO) -> None:
         """Writes the state."""
         self.table.snapshot(out)
+        self._saved_records = self.led.feed.records
         self._floors.append(self.position if (lowest := self.table.lowest()) is None else lowest)
         self._hold_files()
 
@@ -173,8 +172,6 @@ class StorageService:
         number = "" if storage is None else f", id {storage.id:#x}"
         told = "%s: a record %s%s cannot be taken, excerpt %#x: %s"
         _logger.error(told, self.led, name, number, index, why)
-        if storage is not None:
-            self.damaged(storage)
 
     # ---- the lead -------------------------------------------------------------------------------
 
@@ -185,7 +182,7 @@ class StorageService:
         """Takes appends, until this host leads no longer."""
         await in_thread(self._drain)
         await self.led.catch_up()
-        self._lead = lead = _Lead(leading, Numbering(self._stored, leading.epoch))
+        self._lead = lead = _Lead(leading, Numberer(self._stored, leading.epoch))
         looked_at = trio.current_time()
         while not (leading.has_stepped_down or self.led.fault or lead.is_unsure):
             await trio.sleep(_LOOK_SECONDS)
@@ -208,16 +205,15 @@ class StorageService:
         that starts reads little. Runs until it is cancelled."""
         while True:
             await trio.sleep(_LOOK_SECONDS)
-            if self.led.fault is None:
-                await self._save_if_due(self.led.feed)
+            if self.led.has_begun and self.led.fault is None:
+                with suppress(ServiceFailed, QueueError, OSError):
+                    await self._save_if_due(self.led.feed)
 
     async def _save_if_due(self, feed: FollowFeed) -> None:
         with self.guard:
             live = sum(len(each) for each in self.table.storages.values())
         if feed.records - self._saved_records >= max(SAVES_MIN, live):
-            self._saved_records = feed.records
-            await feed.save()
-            await feed.save()  # which gives it its name, where it is safe by now
+            await feed.save()  # or it gives the last one its name
 
     def _stored(self, id_: int) -> Storage | None:
         with self.guard:
@@ -238,7 +234,7 @@ class StorageService:
 
     # ---- writing and reading, in threads --------------------------------------------------------
 
-    def write(self, make: Callable[[Numbering], StorageRecord | None]) -> Written | None:
+    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> Written | None:
         """Appends the record that `make` numbers; None where it makes none.
 
         Raises:
@@ -330,6 +326,11 @@ class StorageService:
                 return self._lead.numbering.head(id_)
             storage = self._stored(id_)
             return None if storage is None else head_of(storage)
+
+    def unasked(self) -> list[Storage]:
+        """The damaged storages that no host was asked for."""
+        with self.guard:
+            return [e for e in self.table.storages.values() if e.damage and not e.asked]
 
     def heads(self) -> list[Storage]:
         """Copies of all storages, without what is on its way."""

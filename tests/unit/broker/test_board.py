@@ -169,7 +169,7 @@ def test_records_of_a_later_version_change_nothing_but_the_time(log: Log) -> Non
     assert decode(data) == TaskWords("submit", {"type": "t"})
     with pytest.raises(WireError):
         decode(b"\xff\xff")
-    with pytest.raises(WireError, match="expected a record of a task board, got none"):
+    with pytest.raises(WireError, match="expected a word of a service, got none"):
         decode(b"")
 
 

@@ -169,9 +169,9 @@ def answer(storage: Storage, asked: FieldWords, pos: int) -> Iterator[FieldWords
     yield FieldWords("SYNC_FINISHED", {"id": storage.id, "pos": pos})
 
 
-def refused(id_: int, why: str) -> FieldWords:
-    """The answer of a host that cannot say."""
-    return FieldWords("SYNC_REFUSED", {"id": id_, "why": why[:_TEXT_MAX]})
+def refused(id_: int, why: str, *, is_early: bool = False) -> FieldWords:
+    """The answer of a host that cannot say; or not yet."""
+    return FieldWords("SYNC_REFUSED", {"id": id_, "why": why[:_TEXT_MAX], "more": int(is_early)})
 
 
 class SyncAnswer:
@@ -184,12 +184,14 @@ class SyncAnswer:
         storage: the storage as the host that leads has it; None before it is finished.
         pos: it is as of this excerpt.
         why: it was refused; empty where it was not.
+        is_early: it may be asked for again.
     """
 
     def __init__(self, own: Storage | None) -> None:
         self.storage: Storage | None = None
         self.pos = 0
         self.why = ""
+        self.is_early = False
         self._own = own
         self._coming: Storage | None = None
         self._next = 0
@@ -207,6 +209,7 @@ class SyncAnswer:
         """
         if said.name == "SYNC_REFUSED":
             self.why = said.text("why") or "no reason was given"
+            self.is_early = bool(said.number("more"))
         elif said.name == "SYNC_REQ_ACCEPTED":
             self._accept(said)
         elif self._coming is None:

@@ -3,7 +3,7 @@
 Theory of operation. A leader's state has all that its log had when it came to lead. What it has
 written since may not be in the state yet, so the numbers of each storage that it writes to are kept
 here from its first record on (`Head`). They come from the log alone: with each time that the host
-comes to lead, or does not know whether an append has landed, there is a new `Numbering`.
+comes to lead, or does not know whether an append has landed, there is a new `Numberer`.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def head_of(storage: Storage) -> Head:
     )
 
 
-class Numbering:
+class Numberer:
     """The numbers of one group while its host leads. The service's lock is held for each call.
 
     Args:

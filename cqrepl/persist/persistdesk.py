@@ -1,0 +1,423 @@
+"""The program by which a host has storages: what other hosts lack of theirs is asked for and told.
+
+Theory of operation. A host that follows and has a damaged storage asks the host that leads for that
+storage alone; a host that has no state at all, and a log without its start, asks for all of them as
+of one position. Items that come meanwhile are in the log: they are applied after SYNC_FINISHED. The
+host that is asked says so far as its own state is; it waits until it is as far as the asking one.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+import trio
+
+from cqrepl.host import Host
+from cqrepl.net.threads import in_thread
+from cqrepl.persist.storage.storageservice import StorageService
+from cqrepl.persist.storage.storagetable import Storage, table_of
+from cqrepl.persist.storage.sums import sum_of
+from cqrepl.persist.storage.syncwords import (
+    MESSAGE_MAX,
+    Row,
+    SyncAnswer,
+    answer,
+    decode_sync,
+    listed,
+    refused,
+    request,
+    rows_of,
+)
+from cqrepl.protocol import LinkView, LocalProtocolError
+from cqrepl.queue import Index, Queue, QueueError
+from cqrepl.queue.files.checkpointfile import write_part
+from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.queue.format.logpos import LogPos, is_on, position_at
+from cqrepl.replicator.followfeed import Checkpoints, JoinBy, ServiceFailed
+from cqrepl.service.fieldwords import FieldWords
+from cqrepl.service.ledservice import ServiceDesk
+from cqrepl.service.servicehalf import ConversationKind, Decoder, Half, HalfAsked
+from cqrepl.surroundings import make_synced
+from wire import WireError
+
+CAPABILITY: Final = "persist"
+CSP_PREFIX: Final = "/persist/"
+CONTROL: Final = "control"
+DATA: Final = "data"
+DECODER: Final = Decoder(decode_sync, MESSAGE_MAX)
+LOOK_SECONDS: Final = 0.25
+ANSWER_SECONDS: Final = 30.0  # without a word of the host that is asked
+JOIN_SECONDS: Final = 60.0  # until the own log is as far as the state that came
+SyncHalf = Half[FieldWords]
+_logger: Final = logging.getLogger(__name__)
+
+
+class SyncFailed(Exception):
+    """A host that was asked gives no answer, or none that can be used."""
+
+
+class _Asker:
+    """A connection that asks of one group.
+
+    Args:
+        frozen: the state as of `pos`, where the whole was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.data: SyncHalf | None = None
+        self.frozen: dict[int, Storage] | None = None
+        self.pos = 0
+
+
+class PersistDesk:
+    """All groups with storages of one host.
+
+    Attributes:
+        services: by their groups.
+        requests: so many storages were asked for alone.
+
+    Raises:
+        ValueError: two have one group.
+    """
+
+    def __init__(self, services: Iterable[StorageService]) -> None:
+        self._desk = ServiceDesk(services)
+        self.services = self._desk.services
+        self.requests = 0
+        self.kinds = (
+            ConversationKind("!PersistHandler", CAPABILITY, DECODER, is_asked=bool(self.services)),
+        )
+        self._links: dict[int, LinkView] = {}
+        self._visits: dict[tuple[LinkView, str], _Asker] = {}
+        self._asking: dict[SyncHalf, trio.MemorySendChannel[FieldWords]] = {}
+
+    @asynccontextmanager
+    async def running(
+        self,
+        host: Host,
+        checkpoints: Callable[[StorageService], Checkpoints | None],
+        join: JoinBy = JoinBy.AUTO,
+    ) -> AsyncIterator[None]:
+        """As `ServiceDesk.running`."""
+        async with self._desk.running(host, checkpoints, join), trio.open_nursery() as nursery:
+            for each in self.services.values():
+                nursery.start_soon(self.keep, each)
+            yield
+            nursery.cancel_scope.cancel()
+        for each in self.services.values():
+            each.close()
+
+    async def keep(self, service: StorageService) -> None:
+        """Has states saved and damage repaired, until it is cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(service.save_when_due)
+            nursery.start_soon(self._repair, service)
+
+    # ---- the side that is asked ---------------------------------------------------------------
+
+    async def connected(self, link: LinkView) -> None:
+        """A peer is there, which may have storages."""
+        if CAPABILITY in link.capabilities and link.remote_id:
+            self._links[link.remote_id] = link
+
+    async def told(self, link: LinkView, event: object) -> None:
+        """The other side says something."""
+        if not isinstance(event, HalfAsked):
+            return
+        half, said = event
+        channel = self._asking.get(half)
+        if channel is not None:
+            with suppress(trio.WouldBlock, trio.ClosedResourceError, trio.BrokenResourceError):
+                channel.send_nowait(said)
+            return
+        group, _, part = half.csp.removeprefix(CSP_PREFIX).rpartition("/")
+        service = self.services.get(group)
+        if service is None or not service.led.has_begun:
+            known = ", ".join(sorted(self.services))
+            half.end(f"expected one of the groups {known} that run, got {group[:100]!r}")
+            return
+        self._visits = {key: each for key, each in self._visits.items() if not _is_over(each)}
+        visit = self._visits.setdefault((link, group), _Asker())
+        if part == DATA:
+            visit.data = half
+        elif said.name == "GET_ALL_RESOURCES":
+            self._list(service, visit, half, said)
+        elif said.name == "SYNC_REQ":
+            await self._answer(service, visit, half, said)
+        elif said.name == "SUM_REQ":
+            half.say(await in_thread(partial(sum_of, service, said)))
+        else:
+            half.end(f"expected GET_ALL_RESOURCES or SYNC_REQ, got {said.name[:100]!r}")
+
+    def _list(
+        self, service: StorageService, visit: _Asker, half: SyncHalf, said: FieldWords
+    ) -> None:
+        with service.guard:
+            pos, storages = service.position, list(service.table.storages.values())
+            if said.number("whole"):
+                visit.frozen = {each.id: each.copy() for each in storages}
+                visit.pos = pos
+            words = list(listed(storages, pos))
+        epoch = position_at(load_epochs(service.led.feed.path).history, pos).epoch
+        for each in words:
+            half.say(FieldWords(each.name, {**each.values, "epoch": epoch}))
+
+    async def _answer(
+        self, service: StorageService, visit: _Asker, half: SyncHalf, said: FieldWords
+    ) -> None:
+        data, id_ = visit.data, said.number("id")
+        if data is None:
+            half.end("expected a word on data before SYNC_REQ, got none")
+            return
+        storage, pos = None, visit.pos
+        if visit.frozen is not None:
+            storage = visit.frozen.get(id_)
+        else:
+            with service.guard:
+                pos = service.position
+                found = service.table.storages.get(id_)
+                storage = None if found is None else found.copy()
+            if pos < said.number("pos"):
+                data.say(refused(id_, f"this host's state is at {pos:#x} yet", is_early=True))
+                return
+        if storage is None:
+            data.say(refused(id_, "this host has no such storage"))
+            return
+        for each in answer(storage, said, pos):
+            data.say(each, counts=False)
+
+    # ---- the side that asks ---------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def asking(self, link: LinkView, group: str) -> AsyncIterator["Conversation"]:
+        """A conversation with another host about one group.
+
+        Raises:
+            SyncFailed: that host has gone, or says what is not understood.
+        """
+        into, answers = trio.open_memory_channel[FieldWords](1 << 16)
+        halves: list[SyncHalf] = []
+        try:
+            for part in (CONTROL, DATA):
+                half = SyncHalf(f"{CSP_PREFIX}{group}/{part}", link, DECODER)
+                half.cid = link.register(half.csp, self.kinds[0], None, half)
+                self._asking[half] = into
+                halves.append(half)
+            yield Conversation(halves[0], halves[1], answers)
+        except (LocalProtocolError, WireError) as error:
+            raise SyncFailed(str(error)) from error
+        finally:
+            for half in halves:
+                del self._asking[half]
+                with suppress(LocalProtocolError):
+                    half.end("it is over")
+
+    async def _repair(self, service: StorageService) -> None:
+        """Asks the host that leads for each storage that is damaged here."""
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            leader = service.led.leader().host if service.led.has_begun else 0
+            link = self._links.get(leader)
+            if link is None or service.leads() or not service.unasked():
+                continue
+            try:
+                async with self.asking(link, service.group) as conversation:
+                    rows = await conversation.list_all()
+                    for each in service.unasked():
+                        await self._repair_one(service, conversation, each)
+                    self._report(service, leader, rows)
+            except* (SyncFailed, ServiceFailed, QueueError, OSError) as errors:
+                told = "%s: host %d says nothing of damaged storages: %s"
+                _logger.warning(told, service.led, leader, errors.exceptions[0])
+
+    async def _repair_one(
+        self, service: StorageService, conversation: "Conversation", storage: Storage
+    ) -> None:
+        got = await conversation.sync(storage.id, storage, service.position)
+        self.requests += not got.is_early
+        if got.storage is None:
+            if not got.is_early:
+                storage.asked = True
+                told = "%s: storage %r stays damaged (%s): %s"
+                _logger.error(told, service.led, storage.name, storage.damage, got.why)
+            return
+        await service.led.feed.reached(got.pos - 1)
+        with service.guard:
+            if service.table.storages.get(storage.id) is storage:  # no state has come meanwhile
+                service.table.repair(got.storage, got.pos)
+        _logger.info("%s: storage %r is whole again", service.led, got.storage.name)
+
+    def _report(self, service: StorageService, leader: int, rows: list[Row]) -> None:
+        """Says of storages here that the host that leads does not know; none is deleted."""
+        known = {each.id for each in rows}
+        for each in service.heads():
+            if each.id not in known:
+                told = "%s: host %d, which leads, does not know storage %r"
+                _logger.warning(told, service.led, leader, each.name)
+
+    async def join(self, group: str, folder: Path, leader: int | None) -> Path:
+        """The whole state of another host, as a checkpoint without a name.
+
+        Raises:
+            SyncFailed: no host gives one.
+        """
+        with trio.move_on_after(ANSWER_SECONDS):
+            while not self._links:
+                await trio.sleep(LOOK_SECONDS)
+        whys: list[str] = []
+        service = self.services[group]
+        for host in sorted(self._links, key=lambda each: (each != leader, each)):
+            try:
+                async with self.asking(self._links[host], group) as conversation:
+                    rows = await conversation.list_all(whole=True)
+                    found = [await self._whole(conversation, each) for each in rows]
+                pos = LogPos(conversation.epoch, Index(conversation.pos))
+                await self._reached(service.led.feed.path, pos)
+                return await in_thread(partial(_write, folder, group, pos, found))
+            except* SyncFailed as errors:
+                whys.append(f"host {host}: {errors.exceptions[0]}")
+        raise SyncFailed("; ".join(whys) or "no host is connected that has storages")
+
+    @staticmethod
+    async def _whole(conversation: "Conversation", row: Row) -> Storage:
+        got = await conversation.sync(row.id, None, 0)
+        if got.storage is None:
+            raise SyncFailed(got.why)
+        return got.storage
+
+    @staticmethod
+    async def _reached(path: Path, pos: LogPos) -> None:
+        """Returns once the own log has all before a position, in its epoch."""
+
+        def look() -> bool:
+            with suppress(QueueError, OSError), Queue.open(path) as queue:
+                return queue.next_index() >= pos.index and is_on(load_epochs(path).history, pos)
+            return False
+
+        with trio.move_on_after(JOIN_SECONDS):
+            while not await in_thread(look):
+                await trio.sleep(LOOK_SECONDS)
+            return
+        raise SyncFailed(f"the log here does not come to {pos}, of which the state is")
+
+
+class Conversation:
+    """The asking side of one conversation.
+
+    Attributes:
+        pos, epoch: of the list.
+    """
+
+    def __init__(
+        self,
+        control: SyncHalf,
+        data: SyncHalf,
+        answers: "trio.MemoryReceiveChannel[FieldWords]",
+    ) -> None:
+        self.pos = self.epoch = 0
+        self._control = control
+        self._data = data
+        self._answers = answers
+
+    async def list_all(self, *, whole: bool = False) -> list[Row]:
+        """All storages of the other host.
+
+        Args:
+            whole: each that is asked for then is as it is now.
+
+        Raises:
+            SyncFailed, WireError: it says nothing, or what cannot be read.
+        """
+        self._control.say(FieldWords("GET_ALL_RESOURCES", {"whole": int(whole)}))
+        self._data.say(FieldWords("DATA"))
+        rows: list[Row] = []
+        while True:
+            said = await self._next()
+            if said.name != "RESOURCE_LIST":
+                raise SyncFailed(f"expected RESOURCE_LIST, got {said.name!r}")
+            rows += rows_of(said)
+            self.pos, self.epoch = said.number("pos"), said.number("epoch")
+            if not said.number("more"):
+                return rows
+
+    async def sync(self, id_: int, own: Storage | None, pos: int) -> SyncAnswer:
+        """The answer of the other host for one storage.
+
+        Raises:
+            SyncFailed, WireError: as `list_all`.
+        """
+        got = SyncAnswer(own)
+        self._control.say(request(id_, own, pos))
+        while not got.is_over:
+            got.take(await self._next())
+        return got
+
+    async def ask(self, said: FieldWords) -> FieldWords:
+        """The answer to another question."""
+        self._control.say(said)
+        return await self._next()
+
+    async def _next(self) -> FieldWords:
+        for half in (self._control, self._data):
+            if half.is_over:
+                raise SyncFailed(half.why or "it has ended")
+        with trio.move_on_after(ANSWER_SECONDS):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_with, self._control, nursery.cancel_scope)
+                said = await self._answers.receive()
+                nursery.cancel_scope.cancel()
+                return said
+        raise SyncFailed(self._control.why or "it says nothing")
+
+    @staticmethod
+    async def _end_with(half: SyncHalf, scope: trio.CancelScope) -> None:
+        await half.ended.wait()
+        scope.cancel()
+
+
+class SnapshotsFrom(Protocol):
+    """The parts of `cluster.snapshots.Snapshots` that are needed here."""
+
+    refusals: list[str]
+
+    async def begin_of(self, name: str) -> int: ...
+    async def fetch(self, name: str, folder: Path, to: LogPos | None) -> Path | None: ...
+
+
+class SyncJoining:
+    """Comes to the state of storages by the conversation; to one that is not above a position, as
+    after a cut, by a snapshot, as all services do."""
+
+    def __init__(self, desk: PersistDesk, snapshots: SnapshotsFrom) -> None:
+        self.refusals: list[str] = []
+        self._desk = desk
+        self._snapshots = snapshots
+
+    async def fetch(self, name: str, folder: Path, to: LogPos | None) -> Path | None:
+        """A checkpoint without a name in this folder; None where no host gives one."""
+        if to is not None:
+            found = await self._snapshots.fetch(name, folder, to)
+            self.refusals = self._snapshots.refusals
+            return found
+        try:
+            leader = self._desk.services[name].led.leader().host
+            return await self._desk.join(name, folder, leader)
+        except SyncFailed as error:
+            self.refusals = [str(error)]
+            return None
+
+    async def begin_of(self, name: str) -> int:
+        """The index that the queue begins at on other hosts."""
+        return await self._snapshots.begin_of(name)
+
+
+def _write(folder: Path, group: str, pos: LogPos, storages: Iterable[Storage]) -> Path:
+    make_synced(folder)
+    return write_part(folder, group, pos, table_of(storages).snapshot)
+
+
+def _is_over(visit: _Asker) -> bool:
+    return visit.data is not None and visit.data.is_over

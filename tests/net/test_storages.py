@@ -1,0 +1,189 @@
+"""Storages of a group whose leader changes, and whose backups lack something."""
+
+import logging
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
+from cqrepl.net.threads import in_thread
+from cqrepl.persist.errors import Gone, NotLeader, NotNext, OtherKind
+from cqrepl.persist.storage.records import correlation_id
+from cqrepl.persist.storage.storages import (
+    BytesSerializer,
+    JsonSerializer,
+    PersistentSequence,
+    StringSerializer,
+)
+from cqrepl.persist.storage.storageservice import StorageService
+from tests.support.persisted import persisted
+from tests.support.replicas import eventually
+
+
+async def test_an_item_is_at_a_backup_when_append_returns(tmp_path: Path) -> None:
+    async with persisted(tmp_path, 2) as made:
+        factory = await made.factory(1)
+
+        def write() -> None:
+            sequence = factory.get_or_create_sequence("numbers", int, StringSerializer())
+            for number in range(1, 6):
+                stored = sequence.append(str(number))
+                assert (stored, stored.is_acked) == (number, True)
+                backup = made.service(2).table.storages[correlation_id("numbers")]
+                assert backup.next == number + 1
+            with pytest.raises(NotNext, match="expected an item with index 6, got 8"):
+                sequence.append("8")
+            assert sequence.read(2) == "2"
+            assert sequence.read_range(2, 4) == ["2", "3", "4"]
+            with pytest.raises(Gone, match="1 to 5 are there"):
+                sequence.read(6)
+            assert sequence.reset()
+            assert (sequence.next_index, len(sequence), sequence.generation) == (1, 0, 1)
+
+        await in_thread(write)
+
+
+async def test_a_queue_is_added_to_and_removed_from(tmp_path: Path) -> None:
+    async with persisted(tmp_path, 2) as made:
+        factory = await made.factory(1)
+
+        def write() -> None:
+            orders = factory.get_or_create_queue("orders", JsonSerializer())
+            for number in range(10):
+                orders.append({"order": number})
+            assert orders.remove(4).is_acked
+            assert len(orders) == 6
+            assert orders.peek() == (5, {"order": 4})
+            assert list(orders) == [(each + 1, {"order": each}) for each in range(4, 10)]
+            assert not orders.remove(3).is_acked  # they are gone
+            with pytest.raises(Gone):
+                orders.remove(11)
+            with pytest.raises(OtherKind, match="expected a sequence 'orders', got the queue"):
+                factory.get_or_create_sequence("orders", None, JsonSerializer())
+
+        await in_thread(write)
+
+
+async def test_the_next_leader_goes_on_with_the_right_number(tmp_path: Path) -> None:
+    async with persisted(tmp_path, 3) as made:
+        one = await made.factory(1)
+        sequence = await in_thread(lambda: one.get_or_create_sequence("s", None, BytesSerializer()))
+        for number in range(5):
+            await sequence.append_task(b"%d" % number)
+        await made.kill(1)
+        await made.promote(2)
+        two = await made.factory(2)
+        again = await in_thread(lambda: two.get_or_create_sequence("s", None, BytesSerializer()))
+        assert again.next_index == 6
+        stored = await again.append_task(b"five")
+        assert (stored, stored.is_acked) == (6, True)
+        assert await again.read_task(1, 6) == [b"0", b"1", b"2", b"3", b"4", b"five"]
+        three = made.service(3).table.storages[correlation_id("s")]
+        assert (three.next, three.epoch) == (7, 1)
+
+
+async def test_a_backup_takes_no_append_and_names_the_leader(tmp_path: Path) -> None:
+    async with persisted(tmp_path, 2) as made:
+        factory = await made.factory(2)
+        make = partial(factory.get_or_create_queue, "orders", BytesSerializer())
+        with pytest.raises(NotLeader, match="host 2 does not serve persist 'a': host 1 leads it"):
+            await in_thread(make)
+
+
+async def test_a_write_without_a_backup_warns_once_and_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each storage waits for its own time; an asynchronous one beside it does not."""
+    async with persisted(tmp_path, 2) as made:
+        await made.kill(2)
+        factory = await made.factory(1)
+
+        def write() -> None:
+            quick = factory.get_or_create_queue("quick", BytesSerializer(), timeout=0.01)
+            slow = factory.get_or_create_queue("slow", BytesSerializer(), timeout=0.05)
+            none = factory.get_or_create_queue("none", BytesSerializer(), timeout=0.0)
+            for each in (quick, slow, none):
+                assert not each.append(b"there").is_acked
+                assert each.peek() == (1, b"there")
+
+        with caplog.at_level(logging.WARNING):
+            await in_thread(write)
+        told = [each.getMessage() for each in caplog.records if "no backup" in each.getMessage()]
+        assert told == [
+            "persist 'a': no backup is known to have index 1 of storage 'quick' after 10 ms",
+            "persist 'a': no backup is known to have index 1 of storage 'slow' after 50 ms",
+        ]
+
+
+async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(tmp_path: Path) -> None:
+    async with persisted(tmp_path, 2) as made:
+        factory = await made.factory(1)
+
+        def make(name: str) -> PersistentSequence[bytes]:
+            return factory.get_or_create_sequence(name, None, BytesSerializer())
+
+        damaged, other = [await in_thread(partial(make, each)) for each in ("damaged", "other")]
+        for each in (damaged, other):
+            for number in range(10):
+                await each.append_task(b"%d" % number)
+        backup = made.service(2)
+        with backup.guard:  # the last of its items is lost there
+            table = backup.table.storages
+            lost = table[correlation_id("damaged")]
+            table[lost.id] = lost.copy()
+            table[lost.id]._refs.pop()
+        untouched = table[correlation_id("other")]
+        await damaged.append_task(b"more")
+        await damaged.append_task(b"more yet")
+        await eventually(lambda: made.desks[2].requests == 1)
+        await eventually(lambda: not backup.unasked())
+        await damaged.append_task(b"after")
+        leaders = made.service(1).table.storages[lost.id]
+        await eventually(lambda: leaders.next == 14 and not table[lost.id].damage)
+        whole = table[lost.id]
+        assert whole.refs(1, 13) == leaders.refs(1, 13)
+        assert table[correlation_id("other")] is untouched
+        assert made.desks[2].requests == 1
+
+
+class Saves:
+    """The checkpoints of each host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.made: dict[int, Checkpointer] = {}
+        self._folder = folder
+
+    def __call__(self, host: int, service: StorageService) -> Checkpointer:
+        path = self._folder / str(host) / "a"
+        self.made[host] = Checkpointer("a", path, CheckpointSettings(age_min_ms=None))
+        return self.made[host]
+
+    def index(self, host: int) -> int:
+        latest = self.made[host].latest
+        return 0 if latest is None else latest.pos.index
+
+
+async def test_a_host_that_starts_again_reads_what_is_live(tmp_path: Path) -> None:
+    """After 1,000 appends and 900 removes it reads fewer than 200 records."""
+    saves = Saves(tmp_path)
+    async with persisted(tmp_path, 2, checkpoints=saves) as made:
+        factory = await made.factory(1, 0.0)
+        orders = await in_thread(lambda: factory.get_or_create_queue("orders", BytesSerializer()))
+
+        def write() -> None:
+            for number in range(1000):
+                orders.append(b"%d" % number)
+            for number in range(1, 901):
+                orders.remove(number)
+
+        await in_thread(write)
+        await eventually(lambda: made.service(2).led.feed.records == 1901)
+        last = made.service(2).position
+        await eventually(lambda: saves.index(2) > last - 200)
+        await made.kill(2)
+        await made.begin(2)
+        await eventually(lambda: len(made.service(2).table.storages) == 1)
+        (held,) = made.service(2).table.storages.values()
+        await eventually(lambda: (held.first, held.next) == (901, 1001))
+        assert made.service(2).led.feed.records < 200
