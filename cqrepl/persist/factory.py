@@ -9,9 +9,9 @@ from cqrepl.persist.storage.records import StorageKind, check_storage_name, corr
 from cqrepl.persist.storage.storagecore import StorageCore
 from cqrepl.persist.storage.storagenumbers import check_same
 from cqrepl.persist.storage.storages import (
+    ItemSerializer,
     PersistentQueue,
     PersistentSequence,
-    Serializer,
     StorageAt,
 )
 
@@ -41,7 +41,7 @@ class PersistenceFactory:
         self._timeout_s = _checked(timeout)
 
     def get_or_create_queue(
-        self, name: str, serializer: Serializer[T], timeout: float | None = None
+        self, name: str, serializer: ItemSerializer[T], timeout: float | None = None
     ) -> PersistentQueue[T]:
         """The queue of a name.
 
@@ -66,7 +66,7 @@ class PersistenceFactory:
         self,
         name: str,
         indexer: Callable[[T], int] | None,
-        serializer: Serializer[T],
+        serializer: ItemSerializer[T],
         timeout: float | None = None,
         *,
         on_gap: Literal["refuse", "report"] = "refuse",
@@ -89,18 +89,18 @@ class PersistenceFactory:
                 self._made[name] = found
             return found
 
-    def build_queue(self, name: str, serializer: Serializer[T]) -> PersistentQueue[T]:
+    def build_queue(self, name: str, serializer: ItemSerializer[T]) -> PersistentQueue[T]:
         """The queue of a name, as `set_sync_mode` says."""
         return self.get_or_create_queue(name, serializer)
 
     def build_sequence(
-        self, name: str, indexer: Callable[[T], int] | None, serializer: Serializer[T]
+        self, name: str, indexer: Callable[[T], int] | None, serializer: ItemSerializer[T]
     ) -> PersistentSequence[T]:
         """The sequence of a name, as `set_sync_mode` says."""
         return self.get_or_create_sequence(name, indexer, serializer)
 
     def _at(
-        self, kind: StorageKind, name: str, serializer: Serializer[T], timeout: float | None
+        self, kind: StorageKind, name: str, serializer: ItemSerializer[T], timeout: float | None
     ) -> StorageAt[T]:
         check_storage_name(name)
         timeout_s = self._timeout_s if timeout is None else _checked(timeout)

@@ -19,7 +19,7 @@ _AT_ONCE: Final = 1000  # items that are read in one step
 T = TypeVar("T")
 
 
-class Serializer(Protocol[T]):
+class ItemSerializer(Protocol[T]):
     """Turns items into bytes and back."""
 
     def encode(self, item: T, /) -> bytes:
@@ -65,7 +65,7 @@ class JsonSerializer:
         return json.loads(data)
 
 
-class Stored(int):
+class StoredIndex(int):
     """The logical index of what an append or a removal was about.
 
     Attributes:
@@ -75,7 +75,7 @@ class Stored(int):
 
     is_acked: bool
 
-    def __new__(cls, index: int, *, is_acked: bool) -> "Stored":
+    def __new__(cls, index: int, *, is_acked: bool) -> "StoredIndex":
         stored = super().__new__(cls, index)
         stored.is_acked = is_acked
         return stored
@@ -92,7 +92,7 @@ class StorageAt(Generic[T]):
     core: StorageCore
     id: int
     name: str
-    serializer: Serializer[T]
+    serializer: ItemSerializer[T]
     timeout_s: float = 0.0
 
     def head(self) -> Head:
@@ -113,29 +113,31 @@ class StorageAt(Generic[T]):
             raise TypeError(f"storage {self.name!r}: expected bytes of its serializer, got {given}")
         return data
 
-    def write(self, make: Callable[[Numberer], StorageRecord | None], index: int = 0) -> Stored:
+    def write(
+        self, make: Callable[[Numberer], StorageRecord | None], index: int = 0
+    ) -> StoredIndex:
         """Writes what `make` numbers, and waits."""
         written = self.core.write(make)
         if written is None:
-            return Stored(index, is_acked=False)
+            return StoredIndex(index, is_acked=False)
         waits = self.timeout_s > 0
         return self._stored(written, waits and self.core.settle(written, self.name, self.timeout_s))
 
     async def write_task(
         self, make: Callable[[Numberer], StorageRecord | None], index: int = 0
-    ) -> Stored:
+    ) -> StoredIndex:
         """The same in a task."""
         written = await in_thread(partial(self.core.write, make))
         if written is None:
-            return Stored(index, is_acked=False)
+            return StoredIndex(index, is_acked=False)
         is_acked = self.timeout_s > 0 and await self.core.settle_task(
             written, self.name, self.timeout_s
         )
         return self._stored(written, is_acked)
 
     @staticmethod
-    def _stored(written: Written, is_acked: bool) -> Stored:
-        return Stored(written.record.index, is_acked=is_acked)
+    def _stored(written: Written, is_acked: bool) -> StoredIndex:
+        return StoredIndex(written.record.index, is_acked=is_acked)
 
     def items(self, first: int, last: int) -> list[T]:
         """Items by their logical indexes."""
@@ -153,7 +155,7 @@ class PersistentQueue(Generic[T]):
     def __len__(self) -> int:
         return len(self._at.head())
 
-    def append(self, item: T) -> Stored:
+    def append(self, item: T) -> StoredIndex:
         """Adds an item; its logical index.
 
         Raises:
@@ -165,11 +167,11 @@ class PersistentQueue(Generic[T]):
         """
         return self._at.write(self._adding(item))
 
-    async def append_task(self, item: T) -> Stored:
+    async def append_task(self, item: T) -> StoredIndex:
         """The same in a task."""
         return await self._at.write_task(self._adding(item))
 
-    def remove(self, up_to: int) -> Stored:
+    def remove(self, up_to: int) -> StoredIndex:
         """Items up to this logical index go, as far as they are there.
 
         Raises:
@@ -178,7 +180,7 @@ class PersistentQueue(Generic[T]):
         """
         return self._at.write(self._removing(up_to), up_to)
 
-    async def remove_task(self, up_to: int) -> Stored:
+    async def remove_task(self, up_to: int) -> StoredIndex:
         """The same in a task."""
         return await self._at.write_task(self._removing(up_to), up_to)
 
@@ -251,7 +253,7 @@ class PersistentSequence(Generic[T]):
         """So many resets there were."""
         return self._at.head().gen
 
-    def append(self, item: T) -> Stored:
+    def append(self, item: T) -> StoredIndex:
         """Adds an item; its logical index.
 
         Raises:
@@ -261,11 +263,11 @@ class PersistentSequence(Generic[T]):
         """
         return self._at.write(self._appending(item))
 
-    async def append_task(self, item: T) -> Stored:
+    async def append_task(self, item: T) -> StoredIndex:
         """The same in a task."""
         return await self._at.write_task(self._appending(item))
 
-    def reset(self, next_index: int = 1) -> Stored:
+    def reset(self, next_index: int = 1) -> StoredIndex:
         """All items go; the next one has this logical index.
 
         Raises:
@@ -274,7 +276,7 @@ class PersistentSequence(Generic[T]):
         """
         return self._at.write(self._resetting(next_index))
 
-    async def reset_task(self, next_index: int = 1) -> Stored:
+    async def reset_task(self, next_index: int = 1) -> StoredIndex:
         """The same in a task."""
         return await self._at.write_task(self._resetting(next_index))
 

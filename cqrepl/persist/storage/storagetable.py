@@ -5,8 +5,8 @@ the item itself is read from the log. Records are applied in the order of the lo
 that was taken before has no effect: its logical index is below the next one, or its generation is
 an older one. One that does not follow what is there, as the one before is missing, is *damage*: the
 storage takes nothing more, and later records of it are held, until it has been told by the host
-that leads what it lacks (`storage.syncwords`). A reset makes any storage whole: nothing before counts
-then.
+that leads what it lacks (`storage.syncwords`). A reset makes any storage whole: nothing before
+counts then.
 """
 
 import struct
