@@ -145,6 +145,29 @@ class MarkBoard(Protocol):
         """Ends a watch; nothing for one that is over."""
         ...
 
+    def keep_safe(
+        self,
+        buffer: memoryview,
+        position: int,
+        count: int,
+        level: int,
+        hosts: Sequence[int] | None,
+        /,
+    ) -> None:
+        """From now on raises a word with the marks: the 8 bytes at a position of a buffer, which
+        other processes read. It becomes the index up to which so many of these hosts have a level;
+        claims do not count. There is one such word of a board; the buffer is held until
+        `keep_none_safe`.
+
+        Raises:
+            AssertionError: no aligned word is there, or it may not be written.
+        """
+        ...
+
+    def keep_none_safe(self) -> None:
+        """Raises no word any more, and gives its buffer back."""
+        ...
+
     def end(self) -> None:
         """Ends all waits that there are, and each one to come that is not for what is there."""
         ...

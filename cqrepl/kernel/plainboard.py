@@ -17,6 +17,7 @@ _NOTHING: Final = -1
 _NO_CLAIM: Final = ((1 << 63) - 1, _NOTHING)
 _HOSTS: Final = range(128)  # 0 stands for all peers that have no id
 _LEVELS: Final = range(len(AckLevel))
+_WORD_BYTES: Final = 8
 _SECONDS_MAX: Final = threading.TIMEOUT_MAX
 
 
@@ -33,6 +34,12 @@ class _Waiter:
     wanted: _Wanted
     stand: Waited = Waited.UNKNOWN
     woken: threading.Event | None = field(default_factory=threading.Event)  # None: the bell rings
+
+
+@dataclass(frozen=True, slots=True)
+class _SafeWord:
+    wanted: _Wanted
+    word: memoryview
 
 
 class Bell:
@@ -69,6 +76,7 @@ class Board:
         self._waiters: dict[int, _Waiter] = {}
         self._waiters_ever = 0
         self._has_ended = False
+        self._safe: _SafeWord | None = None
 
     def row(self, host: int) -> "BoardRow":
         if host not in _HOSTS:
@@ -114,6 +122,40 @@ class Board:
         with self._guard:
             self._waiters.pop(watch, None)
 
+    def keep_safe(
+        self,
+        buffer: memoryview,
+        position: int,
+        count: int,
+        level: int,
+        hosts: Sequence[int] | None,
+    ) -> None:
+        wanted = _wanted(0, count, level, hosts)
+        assert 0 <= position <= len(buffer) - _WORD_BYTES, "expected the position of a word"
+        assert position % _WORD_BYTES == 0, "expected the position of an aligned word"
+        assert not buffer.readonly, "expected a word to be raised"
+        word = buffer[position : position + _WORD_BYTES].cast("q")
+        with self._guard:
+            self._safe = _SafeWord(wanted, word)
+            self._raise_safe()
+
+    def keep_none_safe(self) -> None:
+        with self._guard:
+            self._safe = None
+
+    def _raise_safe(self) -> None:
+        if self._safe is None:
+            return
+        wanted, word = self._safe.wanted, self._safe.word
+        rows = self._rows.items()
+        held = sorted(
+            row.held(wanted.level)
+            for host, row in rows
+            if wanted.hosts is None or host in wanted.hosts
+        )
+        if wanted.count <= len(held):
+            word[0] = max(word[0], held[-wanted.count])
+
     def end(self) -> None:
         with self._guard:
             self._has_ended = True
@@ -124,8 +166,9 @@ class Board:
             self._has_ended = False
 
     def tell(self) -> None:
-        """Tells all whose wait is over."""
+        """A mark has risen, or nothing more comes: tells all whose wait is over."""
         with self._guard:
+            self._raise_safe()
             for number in list(self._waiters):
                 self._tell(number)
 
@@ -198,6 +241,10 @@ class BoardRow:
 
     def mark(self, level: int) -> int:
         return self._marks[level_of(level)]
+
+    def held(self, level: AckLevel) -> int:
+        """Up to where the host surely has a level: no further than it has appended."""
+        return min(self._marks[level], self._marks[AckLevel.APPENDED])
 
     def has(self, level: AckLevel, index: int) -> bool:
         """True when the host has an index at a level; one that it has not appended it has at

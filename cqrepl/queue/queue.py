@@ -47,7 +47,7 @@ from cqrepl.queue.files.queuedirectory import (
     open_table,
     with_indexing,
 )
-from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.files.tablestore import FILE_NAME, TableValue
 from cqrepl.queue.format.block import BLOCK_BYTES
 from cqrepl.queue.format.errors import (
     LayoutMismatch,
@@ -241,6 +241,11 @@ class Queue:
     def raise_acknowledged(self, index: int) -> bool:
         """Records that all up to `index` is acknowledged; false where that cannot be recorded."""
         return self._marks.raise_to(ACKNOWLEDGED_KEY, index)
+
+    def acknowledged_word(self) -> TableValue | None:
+        """The acknowledged mark in memory, until `close`: for what raises it without the interpreter.
+        None where it cannot be kept."""
+        return self._marks.word(ACKNOWLEDGED_KEY)
 
     def raise_synced(self, index: int) -> bool:
         """Records for Java that everything up to `index` is on the disk; false where that cannot be

@@ -25,6 +25,7 @@ from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_loop
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, check_policy, commit_index
 from cqrepl.protocol.programfault import Contained
 from cqrepl.queue import Queue, QueueLocked
+from cqrepl.queue.files.tablestore import TableValue
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.leadlease import LeadLease
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded, Wanted, named_hosts
@@ -458,6 +459,14 @@ class Leading:
         return commit_index(
             self.policy, self._marks_at({AckLevel.APPENDED, self.policy.level}), INDEX_MAX
         )
+
+    def keep_safe(self, word: TableValue) -> None:
+        """Has a word of the table store rise with what the policy that the queue was given calls
+        safe, or, where it was given none, with what one peer has."""
+        if self.given is None:
+            self._board.keep_safe(word, 1, AckLevel.APPENDED, None)
+        elif needed := self.given.hosts_min:
+            self._board.keep_safe(word, needed, self.given.level, named_hosts(self.given.counted))
 
     def wanted_beyond(self, safe: int) -> Wanted | None:
         """The least that has to come at the board for the queue's own policy to call more safe than

@@ -1,5 +1,6 @@
 """Waiting for acknowledgements: in threads and in tasks, at the board of a queue."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -10,6 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
@@ -281,3 +283,24 @@ async def test_a_new_leader_reads_what_earlier_ones_called_safe_and_waits_until_
     with pytest.raises(SteppedDown, match="another host leads"):
         await leading.read_index()
     leading.close()
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="with the plain kernel marks rise in the event loop")
+@pytest.mark.parametrize("policy", [None, AckPolicy(level=AckLevel.SYNCED)])
+async def test_the_mark_in_the_table_store_rises_while_the_event_loop_is_held_up(
+    tmp_path: Path, policy: AckPolicy | None
+) -> None:
+    policies = {} if policy is None else {"policies": {"q": policy}}
+    with Queue.open_for_append(tmp_path / "source", create="FAST_DAILY") as queue:
+        async with live_source(tmp_path / "source", **policies) as source:
+            async with live_sink(tmp_path / "copy", source.port):
+                for _ in range(100):
+                    index = queue.append(b"one more")
+                    until_then = time.monotonic() + 0.3
+                    while queue.acknowledged_index < index and time.monotonic() < until_then:
+                        time.sleep(0.001)
+                    if queue.acknowledged_index >= index:
+                        break
+                    await acked(source, index)  # its pump had come back for a moment
+                else:
+                    pytest.fail("expected the pumps to raise the mark")

@@ -56,6 +56,10 @@ class ChronicleMarks:
         value.raise_to(index)
         return True
 
+    def word(self, key: str) -> TableValue | None:
+        """The mark where it stands, until `close`; None where marks cannot be kept."""
+        return self._value(key)
+
     def store(self, key: str, number: int) -> bool:
         """Makes a number what it is to be; false where marks cannot be kept."""
         value = self._value(key)

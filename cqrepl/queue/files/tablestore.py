@@ -75,6 +75,11 @@ class TableValue:
         """The position of the value in the table store."""
         return self._position
 
+    @property
+    def memory(self) -> memoryview:
+        """The table store in memory, where the value stands at `position`."""
+        return self._mapping.data
+
     def load(self) -> int:
         """The value now."""
         return self._mapping.words.load_8(self._position)

@@ -32,6 +32,7 @@ import trio
 from cqrepl.kernel.board import AckLevel, MarkBoard, MarkRow, Waited, new_bell
 from cqrepl.net.eventloop import check_in_trio, is_in_loop
 from cqrepl.queue.files.markslots import HOSTS
+from cqrepl.queue.files.tablestore import TableValue
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.queuestate.queues import Signal
 
@@ -174,6 +175,7 @@ class AckBoard:
         self._bell = bell
         self._why = ""  # why nothing more comes
         self._is_closed = False
+        self._safe: tuple[memoryview, int, int, AckLevel, tuple[int, ...] | None] | None = None
         self.wanted = frozenset({_LEVEL})  # levels that anything has waited for
 
     def want(self, level: AckLevel) -> None:
@@ -282,6 +284,25 @@ class AckBoard:
             self._bell.arm(self, wanted)
             self._board.watch(*wanted)
 
+    def keep_safe(
+        self,
+        word: TableValue,
+        hosts_min: int,
+        level: AckLevel,
+        hosts: tuple[int, ...] | None,
+    ) -> None:
+        """Has a word of a table store rise to the index that so many of these hosts have at a
+        level, the moment that it is known in any thread, while the board has not ended. The table
+        store stays mapped until `close`.
+
+        Args:
+            hosts: their ids; None: all count, and guests.
+        """
+        if not self._is_closed:
+            self._safe = (word.memory, word.position, hosts_min, level, hosts)
+        if self._safe is not None and not self.has_ended:
+            self._board.keep_safe(*self._safe)
+
     @property
     def is_armed(self) -> bool:
         """True from `arm` on until what comes of it is taken, or the board ends."""
@@ -296,6 +317,7 @@ class AckBoard:
         if not self._is_closed:
             self._why = why
             self._bell.disarm(self)
+            self._board.keep_none_safe()
             self._board.end()
             self._bell.changed.set()
 
@@ -309,11 +331,14 @@ class AckBoard:
         if not self._is_closed:
             self._why = ""
             self._board.go_on()
+            if self._safe is not None:
+                self._board.keep_safe(*self._safe)
 
     def close(self, why: str) -> None:
         """Nothing comes any more."""
         self.end(why)
         self._is_closed = True
+        self._safe = None
 
     def watched(
         self,

@@ -140,6 +140,9 @@ class SourceQueue:
         self.hold = AppendHold(path) if is_exclusive else None
         try:
             self._begin(ack_log, syncer, settings)
+            word = self.queue.acknowledged_word() if copy is None else None
+            if word is not None:  # of a copy its own source says what is safe
+                self.leading.keep_safe(word)
             self.life.move(StreamedMove.OPEN)
         except BaseException:
             syncer.forget(self.queue)

@@ -193,3 +193,76 @@ def test_a_signal_ends_a_wait_without_a_limit(board: MarkBoard) -> None:
             board.wait(INDEX, 1, AckLevel.APPENDED, None, None)
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+class Word:
+    """Eight bytes that a board raises."""
+
+    def __init__(self, value: int = -1) -> None:
+        self.buffer = memoryview(bytearray(24))
+        self._longs = self.buffer.cast("q")
+        self._longs[1] = value
+
+    @property
+    def value(self) -> int:
+        assert (self._longs[0], self._longs[2]) == (0, 0)
+        return self._longs[1]
+
+
+def test_a_word_rises_to_what_so_many_hosts_hold(board: MarkBoard) -> None:
+    word = Word()
+    board.row(1).raise_to(AckLevel.APPENDED, INDEX)
+    board.keep_safe(word.buffer, 8, 2, AckLevel.APPENDED, [1, 2, 3])
+    assert word.value == -1
+    board.row(4).raise_to(AckLevel.APPENDED, INDEX)
+    assert word.value == -1
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX - 5)
+    assert word.value == INDEX - 5
+    board.row(3).raise_to(AckLevel.APPENDED, INDEX - 3)
+    assert word.value == INDEX - 3
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX + 9)
+    assert word.value == INDEX
+    board.row(2).lower_to(AckLevel.APPENDED, 5)
+    board.row(3).raise_to(AckLevel.APPENDED, INDEX - 2)
+    assert word.value == INDEX
+
+
+def test_a_word_of_what_was_raised_before_rises_at_once(board: MarkBoard) -> None:
+    board.row(0).raise_to(AckLevel.APPENDED, INDEX)
+    word, other = Word(), Word(INDEX + 3)
+    board.keep_safe(word.buffer, 8, 1, AckLevel.APPENDED, None)
+    assert word.value == INDEX
+    board.keep_safe(other.buffer, 8, 1, AckLevel.APPENDED, None)
+    board.row(1).raise_to(AckLevel.APPENDED, INDEX + 4)
+    assert (word.value, other.value) == (INDEX, INDEX + 4)
+
+
+def test_a_level_raises_a_word_no_further_than_what_is_appended(board: MarkBoard) -> None:
+    word, row = Word(), board.row(1)
+    board.keep_safe(word.buffer, 8, 1, AckLevel.SYNCED, None)
+    row.raise_to(AckLevel.SYNCED, INDEX)
+    assert word.value == -1
+    row.raise_to(AckLevel.APPENDED, INDEX - 1)
+    assert word.value == INDEX - 1
+    row.claiming(INDEX).raise_to(AckLevel.APPENDED, INDEX + 1)
+    assert word.value == INDEX - 1
+
+
+def test_a_word_that_is_given_back_stays(board: MarkBoard) -> None:
+    word = Word()
+    board.keep_safe(word.buffer, 8, 1, AckLevel.APPENDED, None)
+    board.keep_none_safe()
+    board.keep_none_safe()
+    board.row(1).raise_to(AckLevel.APPENDED, INDEX)
+    assert word.value == -1
+
+
+@pytest.mark.parametrize("position", [-8, 4, 17, 24])
+def test_a_word_has_to_be_there(board: MarkBoard, position: int) -> None:
+    word = Word()
+    with pytest.raises((AssertionError, OverflowError)):
+        board.keep_safe(word.buffer, position, 1, AckLevel.APPENDED, None)
+    with pytest.raises(AssertionError):
+        board.keep_safe(word.buffer.toreadonly(), 8, 1, AckLevel.APPENDED, None)
+    board.row(1).raise_to(AckLevel.APPENDED, INDEX)
+    assert word.value == 0 - 1

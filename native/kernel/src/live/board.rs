@@ -17,10 +17,12 @@
 //! one that it has acknowledged, and for no other one. A claim is rare, so it has a lock.
 //!
 //! Each thread that waits sleeps on a word of its own, so what wakes one wakes no other one.
+//!
+//! A board may have a word of other processes, too (`safe_word`), which rises with the marks.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::live::control::{locked, timespec};
+use crate::live::safe_word::SafeWord;
 
 /// The number of levels: appended, synced, applied.
 pub const LEVELS: usize = 3;
@@ -134,6 +137,12 @@ impl HostRow {
         let (first, last) = *locked(&self.claim);
         first <= index && index <= last
     }
+
+    /// Up to where the host surely has a level: no further than what stands in its queue.
+    fn held(&self, level: usize) -> i64 {
+        let (appended, further) = (load(self, APPENDED), load(self, level));
+        appended.min(further).unwrap_or(NOTHING)
+    }
 }
 
 /// The claim of a host that has none.
@@ -160,6 +169,7 @@ struct Members {
     waiters: Vec<Waiter>,
     waiters_ever: u64,
     has_ended: bool,
+    safe: Option<SafeWord<HostSet>>,
 }
 
 impl Members {
@@ -172,6 +182,13 @@ impl Members {
             is_named && row.has(wanted.index) && (level == APPENDED || reaches())
         };
         self.rows.iter().filter(counts).take(wanted.hosts_min).count() >= wanted.hosts_min
+    }
+
+    fn raise_safe(&self) {
+        let Some(safe) = &self.safe else { return };
+        let counts = |row: &&Arc<HostRow>| safe.hosts.is_none_or(|hosts| hosts.has(row.host));
+        let held = self.rows.iter().filter(counts).map(|row| row.held(safe.level)).collect();
+        safe.raise(held);
     }
 
     fn stand(&self, wanted: &Wanted) -> Waited {
@@ -188,6 +205,8 @@ pub struct Board {
     bell: Arc<Bell>,
     /// How many wait; counted before they look at the marks.
     waiting: AtomicUsize,
+    /// True while a word is raised; set before its thread looks at the marks.
+    has_word: AtomicBool,
     members: Mutex<Members>,
 }
 
@@ -210,7 +229,8 @@ pub struct Seat {
 impl Board {
     /// A board without hosts.
     pub fn new(bell: Arc<Bell>) -> Self {
-        Board { bell, waiting: AtomicUsize::new(0), members: Mutex::default() }
+        let (waiting, has_word) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Board { bell, waiting, has_word, members: Mutex::default() }
     }
 
     /// The marks of a host, which may be new.
@@ -279,6 +299,15 @@ impl Board {
     /// Lets threads wait again.
     pub fn go_on(&self) {
         locked(&self.members).has_ended = false;
+    }
+
+    /// Raises a word from now on, in place of the one before, which is the answer.
+    pub fn keep_safe(&self, safe: Option<SafeWord<HostSet>>) -> Option<SafeWord<HostSet>> {
+        let mut members = locked(&self.members);
+        self.has_word.store(safe.is_some(), Ordering::SeqCst);
+        let before = std::mem::replace(&mut members.safe, safe);
+        members.raise_safe();
+        before
     }
 
     fn add(&self, wanted: Wanted, told: Told) -> u64 {
@@ -353,6 +382,9 @@ impl Row {
             (_, Some(mark)) => mark.fetch_max(index, Ordering::SeqCst) < index,
             (_, None) => false,
         };
+        if has_risen && self.board.has_word.load(Ordering::SeqCst) {
+            locked(&self.board.members).raise_safe();
+        }
         if has_risen && self.board.waiting.load(Ordering::SeqCst) > 0 {
             self.board.tell();
         }

@@ -31,6 +31,7 @@ pub mod outflow;
 pub mod pauser;
 pub mod pump;
 pub mod recorded;
+pub mod safe_word;
 pub mod send_budget;
 pub mod sink_lane;
 pub mod source_lane;

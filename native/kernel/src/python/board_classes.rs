@@ -1,14 +1,17 @@
 //! The classes `Bell`, `Board` and `BoardRow`: how far each host is, and threads that wait for that.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::live::board::{Bell, Board, HostSet, Row, Wanted, LEVELS};
 use crate::live::control::locked;
+use crate::live::safe_word::{SafeWord, SharedWord};
+use crate::mem::View;
 
 /// Hosts have ids below this; 0 stands for all peers that have none.
 const HOSTS: i64 = 128;
@@ -48,6 +51,20 @@ impl PyBell {
     /// Takes back that it has rung.
     fn clear(&self) {
         self.0.clear();
+    }
+}
+
+/// A word of a buffer that processes share.
+struct BufferWord {
+    buffer: View,
+    position: usize,
+}
+
+impl SharedWord for BufferWord {
+    fn raise_to(&self, index: i64) {
+        if let Some(word) = self.buffer.cells().cell_8(self.position) {
+            word.fetch_max(index, Ordering::SeqCst);
+        }
     }
 }
 
@@ -156,6 +173,32 @@ impl PyBoard {
     /// Ends a watch.
     fn unwatch(&self, watch: u64) {
         self.board.forget(watch);
+    }
+
+    /// From now on raises the word at a position of a buffer with the marks, to the index that so
+    /// many of these hosts have at a level.
+    fn keep_safe(
+        &self,
+        buffer: &Bound<'_, PyAny>,
+        position: usize,
+        count: usize,
+        level: usize,
+        hosts: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let Wanted { level, hosts_min, hosts, .. } = self.wanted(0, count, level, hosts)?;
+        let buffer = View::of(buffer)?;
+        if buffer.cells().cell_8(position).is_none() {
+            return Err(PyAssertionError::new_err("expected the position of a word to be raised"));
+        }
+        let word = Box::new(BufferWord { buffer, position });
+        let before = self.board.keep_safe(Some(SafeWord { level, hosts_min, hosts, word }));
+        drop(before); // once the lock is free
+        Ok(())
+    }
+
+    /// Raises no word any more, and gives its buffer back.
+    fn keep_none_safe(&self) {
+        drop(self.board.keep_safe(None));
     }
 
     /// Ends all waits, and those to come.
