@@ -243,8 +243,8 @@ class Queue:
         return self._marks.raise_to(ACKNOWLEDGED_KEY, index)
 
     def acknowledged_word(self) -> TableValue | None:
-        """The acknowledged mark in memory, until `close`: for what raises it without the interpreter.
-        None where it cannot be kept."""
+        """The acknowledged mark in memory, until `close`: native threads raise it. None where it
+        cannot be kept."""
         return self._marks.word(ACKNOWLEDGED_KEY)
 
     def raise_synced(self, index: int) -> bool:
