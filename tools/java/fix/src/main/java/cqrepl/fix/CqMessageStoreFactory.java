@@ -1,0 +1,93 @@
+package cqrepl.fix;
+
+import quickfix.ConfigError;
+import quickfix.FieldConvertError;
+import quickfix.MessageStore;
+import quickfix.MessageStoreFactory;
+import quickfix.RuntimeError;
+import quickfix.SessionID;
+import quickfix.SessionSettings;
+
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.function.Consumer;
+
+/**
+ * Makes the stores of the sessions of one engine. In the settings of a session or in [DEFAULT]: CqDirectory, the
+ * directory of a queue that a host of this machine leads; CqReplicationTimeoutMs, how long a message is waited for
+ * (10; 0: not at all); CqStorageName, the name of its storages (that of the session).
+ */
+public final class CqMessageStoreFactory implements MessageStoreFactory {
+    public static final String DIRECTORY = "CqDirectory", TIMEOUT_MS = "CqReplicationTimeoutMs", NAME = "CqStorageName";
+    private static final long DEFAULT_TIMEOUT_MS = 10;
+
+    private final SessionSettings settings;
+    private final Consumer<SessionNotLeader> onNotLeader;
+    private final Map<String, CqLog> logs = new HashMap<>();
+    private final Map<Long, CqStorage> storages = new HashMap<>(); // of sessions, as their log has been read
+
+    public CqMessageStoreFactory(SessionSettings settings) {
+        this(settings, error -> { });
+    }
+
+    /** @param onNotLeader hears once of a queue that another host leads now: the engine is to end */
+    public CqMessageStoreFactory(SessionSettings settings, Consumer<SessionNotLeader> onNotLeader) {
+        this.settings = settings;
+        this.onNotLeader = onNotLeader;
+    }
+
+    @Override
+    public synchronized MessageStore create(SessionID session) {
+        try {
+            String name = name(session);
+            long timeoutMs = settings.isSetting(session, TIMEOUT_MS) ? settings.getLong(session, TIMEOUT_MS) : DEFAULT_TIMEOUT_MS;
+            if (timeoutMs < 0)
+                throw new ConfigError("expected " + TIMEOUT_MS + " from 0 on, got " + timeoutMs);
+            CqLog log = log(settings.getString(session, DIRECTORY), name);
+            CqStorage out = storages.remove(CqRecord.idOf(name + ".out")), in = storages.remove(CqRecord.idOf(name + ".in"));
+            log.users++;
+            return new CqMessageStore(log, out, in, timeoutMs, () -> release(log));
+        } catch (IOException | ConfigError | FieldConvertError e) {
+            throw new RuntimeError(e);
+        }
+    }
+
+    /** The log, read for this session: the first time for all sessions of the settings at once. */
+    private CqLog log(String path, String name) throws IOException, ConfigError {
+        CqLog log = logs.get(path);
+        if (log != null && storages.containsKey(CqRecord.idOf(name + ".out")))
+            return log;
+        Map<Long, CqStorage> wanted = new HashMap<>();
+        add(name, wanted);
+        if (log == null) {
+            log = new CqLog(path, onNotLeader);
+            for (Iterator<SessionID> each = settings.sectionIterator(); each.hasNext(); ) {
+                SessionID session = each.next();
+                if (settings.isSetting(session, DIRECTORY) && path.equals(settings.getString(session, DIRECTORY)))
+                    add(name(session), wanted);
+            }
+        }
+        log.scan(wanted);
+        logs.put(path, log);
+        storages.putAll(wanted);
+        return log;
+    }
+
+    private static void add(String name, Map<Long, CqStorage> to) {
+        for (CqStorage each : new CqStorage[]{new CqStorage(name + ".out", 4), new CqStorage(name + ".in", 8)})
+            to.put(each.id, each);
+    }
+
+    private String name(SessionID session) throws ConfigError {
+        return settings.isSetting(session, NAME) ? settings.getString(session, NAME) : session.toString();
+    }
+
+    private synchronized void release(CqLog log) {
+        if (--log.users == 0) {
+            logs.remove(log.path, log);
+            log.close("it was closed");
+        }
+    }
+}

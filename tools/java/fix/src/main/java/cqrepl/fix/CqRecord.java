@@ -1,0 +1,69 @@
+package cqrepl.fix;
+
+import net.openhft.chronicle.bytes.Bytes;
+import net.openhft.chronicle.bytes.BytesStore;
+import net.openhft.chronicle.wire.BinaryWire;
+import net.openhft.chronicle.wire.WireIn;
+
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
+
+/** A record of a storage, as cqrepl/persist/storage/records.py has it: the same bytes. */
+public final class CqRecord {
+    public static final String CREATE = "CREATE", APPEND = "SEQUENCE_APPEND", RESET = "SEQUENCE_RESET", KEEP = "KEEP";
+
+    public String op;
+    public long id, index, gen, at;
+    public BytesStore<?, ?> item;
+
+    /** The number of the storage with this name: it is made of the name alone. */
+    public static long idOf(String name) {
+        try {
+            byte[] sum = MessageDigest.getInstance("SHA-256").digest(name.getBytes(StandardCharsets.UTF_8));
+            return java.nio.ByteBuffer.wrap(sum).getLong() & Long.MAX_VALUE;
+        } catch (GeneralSecurityException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    public static void create(Bytes<?> to, String name) {
+        BinaryWire wire = new BinaryWire(to);
+        wire.writeEventName(CREATE).marshallable(w -> {
+            w.write("id").int64(idOf(name));
+            w.write("kind").text("sequence");
+            w.write("name").text(name);
+            w.write("epoch").int64(0);
+        });
+    }
+
+    /** Writes a record; `item` is null for a reset, which has a time. */
+    public static void write(Bytes<?> to, String op, long id, long index, long gen, long at, Bytes<?> item) {
+        BinaryWire wire = new BinaryWire(to);
+        wire.writeEventName(op).marshallable(w -> {
+            w.write("id").int64(id);
+            w.write("index").int64(index);
+            w.write("gen").int64(gen);
+            w.write("epoch").int64(0); // the engine does not know it
+            if (item == null)
+                w.write("at").int64(at);
+            else
+                w.write("item").bytesLiteral(item);
+        });
+    }
+
+    /** The next record of a wire; its item is a copy. */
+    public static CqRecord read(WireIn wire) {
+        CqRecord found = new CqRecord();
+        StringBuilder name = new StringBuilder();
+        wire.readEventName(name).marshallable(w -> {
+            found.id = w.read("id").int64();
+            found.index = w.read("index").int64();
+            found.gen = w.read("gen").int64();
+            found.at = w.read("at").int64();
+            found.item = w.read("item").bytesLiteral();
+        });
+        found.op = name.toString();
+        return found;
+    }
+}
