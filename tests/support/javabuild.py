@@ -57,6 +57,11 @@ def zookeeper_classpath() -> str:
     return f"{_build(JAVA / 'zookeeper') / 'lib'}/*"
 
 
+def fix_jar() -> Path:
+    """The jar of tools/java/fix, built likewise: a pair of FIX engines, and their store."""
+    return _build(JAVA / "fix") / "fix-store.jar"
+
+
 def peer_classpath() -> str:
     """The class path of tools/java/network, built likewise; run it with the flags in JAVA_FLAGS."""
     target = _build(JAVA / "network")
