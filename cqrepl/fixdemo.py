@@ -20,7 +20,7 @@ from typing import Final
 import trio
 
 from cqrepl.fixengine import JVM_OPTIONS, engine_pid
-from cqrepl.fixfindings import FixFindings, Heard, judged, undelivered
+from cqrepl.fixfindings import EngineLines, FixFindings, judged, undelivered
 
 HOSTS: Final = (1, 2, 3)
 QUEUE: Final = "fix"
@@ -60,8 +60,8 @@ class FixCluster:
         self._hosts: dict[int, trio.Process] = {}
         self._all: list[trio.Process] = []
         self._initiator: trio.Process | None = None
-        self._acceptors = Heard()
-        self._said = Heard()
+        self._acceptors = EngineLines()
+        self._said = EngineLines()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -198,7 +198,7 @@ class FixCluster:
             self._acceptors.read(out)
         await self.until(lambda: not undelivered(self._acceptors, self.heard()))
 
-    def heard(self) -> Heard:
+    def heard(self) -> EngineLines:
         """All that the initiator has said until now."""
         self._said.read(self.folder / "initiator.out")
         return self._said

@@ -53,7 +53,7 @@ class FixFindings:
         return bool(self.kept) and not any(wrong)
 
 
-class Heard:
+class EngineLines:
     """The lines of one engine, or of several in turn.
 
     Attributes:
@@ -104,7 +104,7 @@ class Heard:
             self.labels[fields.get("148", "").partition(":")[0]].add(session)
 
 
-def judged(acceptors: Heard, initiator: Heard, copy: Path, errors: str) -> FixFindings:
+def judged(acceptors: EngineLines, initiator: EngineLines, copy: Path, errors: str) -> FixFindings:
     """Compares what both ends have said, and the copy.
 
     Args:
@@ -128,7 +128,7 @@ def judged(acceptors: Heard, initiator: Heard, copy: Path, errors: str) -> FixFi
     return found
 
 
-def undelivered(acceptors: Heard, initiator: Heard) -> list[tuple[int, int]]:
+def undelivered(acceptors: EngineLines, initiator: EngineLines) -> list[tuple[int, int]]:
     """The messages that were kept and have not come to the initiator, by session and number."""
     return [
         (session, number)

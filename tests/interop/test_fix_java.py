@@ -2,11 +2,11 @@
 its host is killed or frozen under load, and the engine of the next one goes on with the right
 numbers, from its copy. The engines are started and ended by `onRole`."""
 
-import os
 import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from cqrepl.queue import Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from tests.support.java import require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S, fix_jar
+from tests.support.processes import send
 from tests.support.samples import read
 from tests.support.tables import lock_words
 
@@ -49,10 +50,10 @@ async def test_a_host_that_dies_loses_no_message_and_no_number(tmp_path: Path) -
     async with pair(tmp_path) as cluster:
         for with_engine in (True, False):
             leader, _ = cluster.leader()
-            resent = cluster.heard().resent
+            more = partial(_has_more_resent, cluster, cluster.heard().resent)
             await cluster.kill(leader, with_engine=with_engine)
             await cluster.led(not_by=leader)
-            await cluster.until(lambda before=resent: cluster.heard().resent > before)
+            await cluster.until(more)
             await cluster.start(leader)
             await cluster.engine_ended(leader)
         (ended,) = [line for out in tmp_path.glob("*.out") for line in _ends(out)]
@@ -96,7 +97,7 @@ async def test_an_engine_frozen_before_its_append_lands_one_excerpt_at_most(
         await cluster.until(lambda: cluster.leader()[0] != leader)
         cluster.thaw_host(leader)
         await cluster.until(lambda: _holder(cluster.at(leader)) == cluster.pid(leader))
-        os.kill(engine, signal.SIGCONT)
+        send(engine, signal.SIGCONT)
         await cluster.engine_ended(leader)
         # as long as its engine was there, its port has kept the initiator
         next_leader = await cluster.led(not_by=leader)
@@ -105,6 +106,10 @@ async def test_an_engine_frozen_before_its_append_lands_one_excerpt_at_most(
         aside = [each for folder in _aside(cluster.at(leader)) for each in read(folder)]
         assert all(index > kept[-1][0] for index, _ in aside)
         assert len(aside) <= 1, aside
+
+
+def _has_more_resent(cluster: FixCluster, before: int) -> bool:
+    return cluster.heard().resent > before
 
 
 def _ends(out: Path) -> list[str]:
