@@ -12,7 +12,8 @@ of the class are passed by and counted.
 """
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -39,7 +40,8 @@ MISFIT: Final = "_misfit"
 ERROR: Final = "_error"
 
 
-class Misfit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Misfit:
     """An excerpt that does not fit the schema."""
 
     index: int
@@ -55,13 +57,14 @@ class TypedStream:
         rows: that it has given.
         misfits: excerpts that do not fit; `kept_misfits` has the first `MISFITS_KEPT`.
         passed: calls of other methods.
+        next_index: behind the last excerpt that was read.
     """
 
     def __init__(
         self,
         queue: Queue,
         kind: "type[DataclassInstance]",
-        reading: "Reading",
+        reading: "StreamRange",
         *,
         closes: bool,
     ) -> None:
@@ -80,10 +83,25 @@ class TypedStream:
         self._columns = MessageColumns(self._members, self._shape)
         self.rows = self.misfits = self.passed = 0
         self.kept_misfits: list[Misfit] = []
-        self._batches = self._made()
+        self.next_index = reading.index_first
+        self._batches: Generator[Any, None, None] = self._made()
 
     def __iter__(self) -> "Iterator[pa.RecordBatch]":
         return self._batches
+
+    def next_batches(self) -> "list[pa.RecordBatch] | None":
+        """The record batches of the excerpts that are read next in one step, maybe none of them;
+        None at the end. What was read up to now ends at `next_index`."""
+        reading = self._reading
+        columns = self._queue.read_columns(
+            self.next_index, reading.index_last, reading.batch_rows, reading.batch_bytes
+        )
+        if not columns.rows:
+            return None
+        self.next_index = columns.next_index
+        found = [batch for batch in self._batches_of(columns) if batch.num_rows]
+        self.rows += sum(batch.num_rows for batch in found)
+        return found
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The stream as a capsule, for what reads Arrow."""
@@ -107,21 +125,10 @@ class TypedStream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _made(self) -> "Any":
-        reading = self._reading
-        next_index = reading.index_first
+    def _made(self) -> "Generator[Any, None, None]":
         try:
-            while True:
-                columns = self._queue.read_columns(
-                    next_index, reading.index_last, reading.batch_rows, reading.batch_bytes
-                )
-                if not columns.rows:
-                    return
-                next_index = columns.next_index
-                for batch in self._batches_of(columns):
-                    if batch.num_rows:
-                        self.rows += batch.num_rows
-                        yield batch
+            while (batches := self.next_batches()) is not None:
+                yield from batches
         finally:
             if self._closes:
                 self._queue.close()
@@ -179,7 +186,7 @@ class TypedStream:
             self.kept_misfits.append(misfit)
 
 
-class Reading(NamedTuple):
+class StreamRange(NamedTuple):
     """The rows and columns that a stream reads, and how many at a time."""
 
     index_first: int
@@ -297,7 +304,7 @@ def to_arrow(
                 raise ValueError("time_field expected with time_from, none came")
             index_first = max(index_first, opened.seek_time(ns, time_reader(time_field)))
         chosen = None if columns is None else tuple(columns)
-        reading = Reading(
+        reading = StreamRange(
             index_first, index_last, chosen, condition, keep_misfits, batch_rows, batch_bytes
         )
         return TypedStream(opened, kind, reading, closes=closes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -219,4 +219,4 @@ def test_a_directory_is_opened_and_closed(queue: Queue, tmp_path: Path) -> None:
     with pytest.raises(NotAQueue):
         cqrepl.arrow.to_arrow(tmp_path / "none", Order)
     with pytest.raises(TypeError, match="a dataclass was expected"):
-        cqrepl.arrow.to_arrow(tmp_path / "q", int)
+        cqrepl.arrow.to_arrow(tmp_path / "q", cast("Any", int))
