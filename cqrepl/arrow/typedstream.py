@@ -272,7 +272,7 @@ def to_arrow(
     time_from: datetime.datetime | None = None,
     time_field: str | None = None,
     columns: Sequence[str] | None = None,
-    where: str | None = None,
+    where: str | Condition | None = None,
     keep_misfits: bool = False,
     batch_rows: int = MAX_ROWS,
     batch_bytes: int = MAX_BYTES,
@@ -294,7 +294,7 @@ def to_arrow(
         ValueError: a column or the condition is none; a time without a field.
         QueueError: as `Queue.open`. Reading the stream raises as a tailer.
     """
-    condition = None if where is None else Condition(where)
+    condition = Condition(where) if isinstance(where, str) else where
     opened = queue if isinstance(queue, Queue) else Queue.open(queue)
     closes = opened is not queue
     try:

@@ -14,8 +14,10 @@ from cqrepl.cli.bench import bench
 from cqrepl.cli.config import config
 from cqrepl.cli.control import cluster, forget, pause, plan, promote, quarantine, reload, resume
 from cqrepl.cli.demo import demo
+from cqrepl.cli.export import export
 from cqrepl.cli.gc import gc
 from cqrepl.cli.identity import identity
+from cqrepl.cli.importrows import import_
 from cqrepl.cli.info import info
 from cqrepl.cli.init import init
 from cqrepl.cli.persist import persist
@@ -73,7 +75,22 @@ def cli() -> None:
 
 for command in (
     *(source, sink, run, status, reload, pause, resume, quarantine, forget, promote, plan, cluster),
-    *(demo, init, append, tail, schema, info, identity, verify, repair, unlock, gc, bench),
+    *(
+        demo,
+        init,
+        append,
+        tail,
+        schema,
+        export,
+        import_,
+        info,
+        identity,
+        verify,
+        repair,
+        unlock,
+        gc,
+        bench,
+    ),
     config,
     persist,
     spark,

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cqrepl.cli.options import QUEUE_DIR, Command
+
 if TYPE_CHECKING:
     from cqrepl.typed.condition import Condition
 
@@ -23,3 +25,17 @@ def condition_of(text: str | None, zone: tzinfo) -> "Condition | None":
         return Condition(text, zone)
     except ValueError as error:
         raise click.UsageError(f"--where: {error}") from error
+
+
+def schema_options(command: Command) -> Command:
+    """Adds the options for the schema of a queue's documents."""
+    event = click.option(
+        "--event", metavar="METHOD", help="The method, where the schema has several classes."
+    )
+    schema = click.option(
+        "--schema",
+        type=QUEUE_DIR,
+        metavar="FILE",
+        help="JSON Schema of the documents.  [default: QUEUE_DIR/schema.json]",
+    )
+    return schema(event(command))
