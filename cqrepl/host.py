@@ -4,12 +4,7 @@ This module alone knows all parts of a host, and puts them together; none of the
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    ExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -365,11 +360,13 @@ class Host:
 
         Of the rest these count: for connections that come from now on the limits of guests, of
         excerpts and of back copies; at once what peers are sent a second, and the pace of
-        scrubbing; for sinks `any_cycle`, `puts_aside`; and what new queues are opened with.
+        scrubbing; for sinks `any_cycle`, `puts_aside`; and what new queues are opened with. The
+        files of TLS are read again: connections end whose peers they do not take any more.
 
         Raises:
             QueueError, OSError: a queue cannot be opened; nothing was changed.
-            Refused: as at the start, or a log would have another place; nothing was changed.
+            Refused: as at the start, a log would have another place, or a file of TLS cannot be
+                used; nothing was changed.
             ValueError: a name that cannot be used; nothing was changed.
         """
         given: dict[str, Path | str] = {**settings.sources, **settings.sinks}
@@ -384,6 +381,7 @@ class Host:
         stay = {name: path for name, path in self._paths.items() if name not in removed}
         place_queues(self.source, self.sink, settings, stay, sources, sinks)
         await self._claim.take([*self._paths.values(), *sources.values(), *sinks.values()])
+        fresh = await self.endpoint.gate.read_again(settings.net.tls)
         self._set(old := self.settings, settings)
         streamed: list[SourceQueue] = []
         taken: list[SinkQueue] = []
@@ -424,6 +422,7 @@ class Host:
             added = passed_on - set(self._relays.names)
             self._relays.add({name: self._paths[name] for name in sorted(added)})
         await self._claim.take(self._paths.values())
+        self.endpoint.gate.take(fresh)
         self.sink.changed.set()
 
     def _set(self, old: HostSettings, new: HostSettings) -> None:

@@ -19,6 +19,7 @@ from cqrepl.host import serve_host
 from cqrepl.net.address import Address
 from cqrepl.net.errors import NetError, Refused
 from cqrepl.net.settings import NetSettings
+from cqrepl.net.tlssettings import NO_TLS, TlsSettings
 from cqrepl.protocol import HeartbeatSettings, LinkView, ProtocolSettings
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.service.servicehalf import HalfAsked
@@ -83,10 +84,17 @@ class TaskClient:
         name: says who is a guest there.
     """
 
-    def __init__(self, hosts: Sequence[Address], board: str, name: str = "cqrepl tasks") -> None:
+    def __init__(
+        self,
+        hosts: Sequence[Address],
+        board: str,
+        name: str = "cqrepl tasks",
+        tls: TlsSettings = NO_TLS,
+    ) -> None:
         self.board = board
         self._hosts = list(hosts)
         self._name = name
+        self._tls = tls
         self._asks = 0
         self._requests: dict[int, _Request] = {}
         self._half: TaskHalf | None = None
@@ -229,7 +237,7 @@ class TaskClient:
         """Stays with one host; the address of another one that leads, if it is told."""
         visit = _Visit(self)
         settings = HostSettings(
-            net=NetSettings(connect=address),
+            net=NetSettings(connect=address, tls=self._tls),
             protocol=ProtocolSettings(guest=self._name, heartbeat=_BEATS),
         )
         try:

@@ -11,6 +11,7 @@ import click
 from cqrepl._version import VERSION
 from cqrepl.cli.append import append
 from cqrepl.cli.bench import bench
+from cqrepl.cli.certs import certs
 from cqrepl.cli.config import config
 from cqrepl.cli.control import cluster, forget, pause, plan, promote, quarantine, reload, resume
 from cqrepl.cli.demo import demo
@@ -91,6 +92,7 @@ for command in (
         gc,
         bench,
     ),
+    certs,
     config,
     persist,
     spark,

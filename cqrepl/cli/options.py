@@ -16,6 +16,7 @@ from cqrepl.typed.paths import parse_paths
 
 if TYPE_CHECKING:
     from cqrepl.net.address import Address
+    from cqrepl.net.tlssettings import TlsSettings
 
 Value = TypeVar("Value")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -128,6 +129,13 @@ PATTERN: Final = Converted("re", _pattern)
 PATHS: Final = Converted("names", parse_paths)
 ZONE: Final = Converted("zone", _zone)
 QUEUE_DIR: Final = click.Path(path_type=Path)
+_TLS_FILES: Final = {
+    "ca": "File of the certificates (PEM) that sign those of peers. With it, --tls-cert and "
+    "--tls-key, TLS 1.3 is spoken.",
+    "cert": "File of the certificate that peers are shown.",
+    "key": "File of its private key, which only its owner can read.",
+    "crl": "File of the list of revoked certificates.",
+}
 
 
 def queue_argument(command: Command) -> Command:
@@ -200,6 +208,53 @@ def log_options(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def tls_options(command: Command, *, kept: bool = False) -> Command:
+    """Adds what a command that meets peers shows them, and takes of theirs.
+
+    Args:
+        kept: not handed to the command, which asks `guest_tls`.
+    """
+    for name, says in reversed(_TLS_FILES.items()):
+        command = click.option(
+            f"--tls-{name}",
+            f"tls_{name}",
+            type=QUEUE_DIR,
+            metavar="FILE",
+            envvar=f"CQREPL_TLS_{name.upper()}",
+            show_envvar=True,
+            expose_value=not kept,
+            callback=_keep if kept else None,
+            help=says,
+        )(command)
+    return command
+
+
+def guest_tls_options(command: Command) -> Command:
+    """Adds the same to a command that is a guest of hosts."""
+    return tls_options(command, kept=True)
+
+
+def guest_tls() -> "TlsSettings":
+    """The TLS that such a command was given.
+
+    Raises:
+        UsageError: a file that others need is missing.
+    """
+    from cqrepl.commands.tlsfiles import tls_of
+    from cqrepl.console.exitcodes import BadArguments
+
+    try:
+        return tls_of(click.get_current_context().meta)
+    except BadArguments as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _keep(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    assert param.name is not None
+    ctx.meta[param.name] = path
+    return path
 
 
 def json_option(command: Command) -> Command:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cqrepl.cli.options import ADDRESS, INDEX, json_option, queue_argument
+from cqrepl.cli.options import (
+    ADDRESS,
+    INDEX,
+    guest_tls,
+    guest_tls_options,
+    json_option,
+    queue_argument,
+)
 
 if TYPE_CHECKING:
     from cqrepl.net.address import Address
@@ -66,6 +73,7 @@ if TYPE_CHECKING:
 @click.option(
     "--name", help="With --from: the queue's name there; that of the directory if unsaid."
 )
+@guest_tls_options
 @json_option
 def repair(
     path: Path,
@@ -137,10 +145,12 @@ def repair(
     from cqrepl.commands.quarantine import print_quarantine
     from cqrepl.commands.repair import print_repair
 
+    tls = guest_tls()
+
     def work() -> int:
         if host is not None:
             return print_fetch(
-                path, name, host, remote_id or 1, is_applied=is_applied, as_json=as_json
+                path, name, host, remote_id or 1, is_applied=is_applied, as_json=as_json, tls=tls
             )
         if index is not None or reseed:
             return print_quarantine(path, index, is_applied=is_applied, as_json=as_json)

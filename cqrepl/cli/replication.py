@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from cqrepl.cli.options import SIZE, TIME, Command, log_options
+from cqrepl.cli.options import SIZE, TIME, Command, log_options, tls_options
 
 _LIMITS: Final = (
     click.option(
@@ -103,7 +103,7 @@ def replication_options(default_id: int, default_remote: int) -> Callable[[Comma
     def add(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
-        return log_options(command)
+        return log_options(tls_options(command))
 
     return add
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cqrepl.cli.options import TIME, json_option
+from cqrepl.cli.options import TIME, guest_tls, guest_tls_options, json_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _STATES: Final = ("waiting", "running", "done", "failed")
@@ -33,7 +33,7 @@ def _board_options(command: Command) -> Command:
         metavar="TIME",
         help="How long a host that serves the board is looked for.",
     )
-    return at(board(wait(command)))
+    return at(board(wait(guest_tls_options(command))))
 
 
 @click.group()
@@ -75,7 +75,7 @@ def submit(
     limits = {"attempts": attempts} if attempts is not None else {}
     sys.exit(
         work.submit(
-            work.BoardPlace(hosts, board, wait_ms / 1000, as_json=as_json),
+            work.BoardPlace(hosts, board, wait_ms / 1000, as_json=as_json, tls=guest_tls()),
             type_,
             payload,
             key,
@@ -103,7 +103,7 @@ def list_tasks(
     """Print tasks, the newest first."""
     from cqrepl.commands import tasks as work
 
-    place = work.BoardPlace(hosts, board, wait_ms / 1000, as_json=as_json)
+    place = work.BoardPlace(hosts, board, wait_ms / 1000, as_json=as_json, tls=guest_tls())
     sys.exit(work.show_tasks(place, status or "", type_, count))
 
 
@@ -115,7 +115,11 @@ def show(hosts: str, board: str, wait_ms: int, task: str, as_json: bool) -> None
     """Print one task, with its payload and its result."""
     from cqrepl.commands import tasks as work
 
-    sys.exit(work.show_task(work.BoardPlace(hosts, board, wait_ms / 1000, as_json=as_json), task))
+    sys.exit(
+        work.show_task(
+            work.BoardPlace(hosts, board, wait_ms / 1000, as_json=as_json, tls=guest_tls()), task
+        )
+    )
 
 
 @tasks.command()
@@ -125,7 +129,11 @@ def workers(hosts: str, board: str, wait_ms: int, as_json: bool) -> None:
     """Print the workers that the board knows."""
     from cqrepl.commands import tasks as work
 
-    sys.exit(work.show_workers(work.BoardPlace(hosts, board, wait_ms / 1000, as_json=as_json)))
+    sys.exit(
+        work.show_workers(
+            work.BoardPlace(hosts, board, wait_ms / 1000, as_json=as_json, tls=guest_tls())
+        )
+    )
 
 
 @tasks.command()
@@ -155,5 +163,5 @@ def work(
     """Work: run a command for each task of these types, until it is told to end."""
     from cqrepl.commands import tasks as working
 
-    place = working.BoardPlace(hosts, board, wait_ms / 1000)
+    place = working.BoardPlace(hosts, board, wait_ms / 1000, tls=guest_tls())
     sys.exit(working.work(place, types, command, slots, worker, once))

@@ -8,13 +8,21 @@ from cqrepl.commands.guestfetch import fetch
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import plural
 from cqrepl.net.address import Address
+from cqrepl.net.tlssettings import NO_TLS, TlsSettings
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.inspection.closedfiles import wanting
 
 
 def print_fetch(
-    path: Path, name: str | None, host: Address, host_id: int, *, is_applied: bool, as_json: bool
+    path: Path,
+    name: str | None,
+    host: Address,
+    host_id: int,
+    *,
+    is_applied: bool,
+    as_json: bool,
+    tls: TlsSettings = NO_TLS,
 ) -> int:
     """Looks for closed cycles that are not what they were, takes them if that is asked for, and
     prints both; the exit code.
@@ -23,11 +31,12 @@ def print_fetch(
         name: of the queue at the other host; None: that of the directory.
         host: where the other one listens.
         host_id: its id.
+        tls: by which it is met.
     """
     with Queue.open(path) as queue:
         wanted = wanting(queue.cycles)
         if wanted and is_applied:
-            trio.run(fetch, queue, wanted, name or path.absolute().name, host, host_id)
+            trio.run(fetch, queue, wanted, name or path.absolute().name, host, host_id, tls)
         show = _json if as_json else _text
         output.write_text(show(queue, wanted, is_applied=is_applied))
     output.flush()

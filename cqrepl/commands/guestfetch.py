@@ -3,6 +3,7 @@
 from cqrepl.host import serve_host
 from cqrepl.net.address import Address
 from cqrepl.net.settings import NetSettings
+from cqrepl.net.tlssettings import NO_TLS, TlsSettings
 from cqrepl.protocol import ProtocolSettings
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycle
@@ -11,13 +12,19 @@ from cqrepl.replicator.settings import HostSettings
 
 
 async def fetch(
-    queue: Queue, wanted: list[ClosedCycle], name: str, host: Address, id_: int
+    queue: Queue,
+    wanted: list[ClosedCycle],
+    name: str,
+    host: Address,
+    id_: int,
+    tls: TlsSettings = NO_TLS,
 ) -> None:
     """Fetches these cycles, and puts them in their places.
 
     Args:
         name: of the queue, at the host that is asked.
         id_: of that host.
+        tls: by which it is met.
 
     Raises:
         Unreachable: the host was not reached, or says nothing.
@@ -26,7 +33,7 @@ async def fetch(
         QueueError, OSError: it cannot be stored.
     """
     settings = HostSettings(
-        net=NetSettings(connect=host, gives_up=True),
+        net=NetSettings(connect=host, gives_up=True, tls=tls),
         protocol=ProtocolSettings(guest="cqrepl repair", remote_ids=frozenset({id_})),
     )
     asker = Asker(queue, wanted, name, stays=True)

@@ -19,6 +19,7 @@ from cqrepl.commands import outcome
 from cqrepl.commands.progress import show_progress
 from cqrepl.commands.reachlog import log_reaches
 from cqrepl.commands.screen import Screen
+from cqrepl.commands.tlsfiles import tls_of
 from cqrepl.console.endings import ending_signals
 from cqrepl.console.exitcodes import (
     DAMAGED,
@@ -62,6 +63,10 @@ class ReplicationOptions(TypedDict):
     verbose: bool
     quiet: bool
     log_json: bool
+    tls_ca: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_crl: Path | None
 
 
 def _never() -> bool:
@@ -82,7 +87,7 @@ def host_options(
 
     Raises:
         BadArguments: there are several hosts to dial, and no id for each of them; or the command
-            ends once it is done, and so dials one host only.
+            ends once it is done, and so dials one host only; or a file of TLS is missing.
     """
     connect, ids = options["connect"], options["remote_ids"]
     several = _dialled(connect, ids, gives_up=gives_up) if len(connect) > 1 else None
@@ -100,6 +105,7 @@ def host_options(
         "limit_bytes_per_s": options["limit_rate"],
         "wire_shape": WireShape(options["wire_shape"]),
         "runs": options["runs"],
+        "tls": tls_of(options),
     }
 
 

@@ -21,7 +21,11 @@ def page(host: Values) -> Iterator[str]:
         name = peer["name"] or f"host {peer['host']}"
         limit = peer.get("limit")
         limited = f", at most {format_size(limit)}/s" if limit else ""
-        yield f"  {name}: {peer['state']}{limited}"
+        tls = peer.get("tls")
+        how = "" if tls is None or not _has_tls(host) else f", {tls}"
+        yield f"  {name}: {peer['state']}{limited}{how}"
+    if _has_tls(host) and host["tls"]["warning"]:
+        yield f"  {host['tls']['warning']}"
     yield from table([_HEAD, *_rows(host)])
     yield from (_epoch(queue) for queue in host["queues"] if queue.get("epoch") is not None)
     yield from (_election(queue) for queue in host["queues"] if queue.get("election"))
@@ -31,6 +35,10 @@ def page(host: Values) -> Iterator[str]:
         if queue.get("returned"):
             count = plural(queue["returned"], "excerpt")
             yield f"queue {queue['name']}: {count} that it lacked came back from its copies"
+
+
+def _has_tls(host: Values) -> bool:
+    return host.get("tls") is not None
 
 
 def _kept_back(queue: Values) -> Iterator[str]:

@@ -19,6 +19,7 @@ from cqrepl.console.exitcodes import BadArguments
 from cqrepl.console.payload import content_of
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Unreachable
+from cqrepl.net.tlssettings import NO_TLS, TlsSettings
 from cqrepl.queue.format.index import format_index, parse_index
 from cqrepl.surroundings import surroundings
 
@@ -31,12 +32,14 @@ class BoardPlace:
 
     Args:
         wait_seconds: for a host that serves it.
+        tls: by which hosts are met.
     """
 
     hosts: str
     board: str
     wait_seconds: float
     as_json: bool = False
+    tls: TlsSettings = NO_TLS
 
     def client(self) -> TaskClient:
         """A client of it.
@@ -50,7 +53,7 @@ class BoardPlace:
             raise BadArguments(f"--at: {error}") from None
         if not found:
             raise BadArguments("--at: expected HOST:PORT, got nothing")
-        return TaskClient(found, self.board)
+        return TaskClient(found, self.board, tls=self.tls)
 
 
 def submit(

@@ -20,10 +20,12 @@ from cqrepl.config.errors import ConfigError
 from cqrepl.config.keys import OTHER_VARIABLES, VARIABLE_PREFIX, process_keys
 from cqrepl.config.queuemembers import options_by_queue
 from cqrepl.config.routes import Routes
+from cqrepl.config.tlskeys import tls_settings
 from cqrepl.config.valuekinds import HOST_ID_SIGN, OTHERS, Unfit
 from cqrepl.config.yamltree import shown
 from cqrepl.net.address import Address
 from cqrepl.net.settings import NetSettings, pausing_named
+from cqrepl.net.tlssettings import PlainSettings
 from cqrepl.protocol import AckPolicy, ProtocolSettings, WireShape
 from cqrepl.protocol.ackpolicy import PRESETS
 from cqrepl.queue import Queue, QueueError
@@ -327,6 +329,7 @@ def _host_settings(
     listen = values["listen"] or book.by_host[host_id]
     assert isinstance(listen, Address | None)
     _check_limits(config, process["limitRate"])
+    _check_plain(config, process["tls.plain"])
     net = NetSettings(
         listen=listen,
         peers=book.dialled_by(host_id),
@@ -335,6 +338,7 @@ def _host_settings(
         guest_bytes_per_s=_integer(values["guestRate"]),
         limits=_limits(values["limitRate"]),
         limit_bytes_per_s=_rates(values["limitRate"]).get(OTHERS, 0),
+        tls=tls_settings(values, host_id),
     )
     protocol = ProtocolSettings(
         host_id=host_id,
@@ -472,6 +476,21 @@ def _check_limits(config: ClusterConfig, setting: Setting) -> None:
             ids = ", ".join(str(each) for each in sorted(config.hosts))
             message = f"the id of a host ({ids}) expected, {host_id} came"
             raise setting.wrong(config.path, message, str(host_id))
+
+
+def _check_plain(config: ClusterConfig, setting: Setting) -> None:
+    """Does nothing where each host without TLS is one of the cluster.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    plain = setting.value
+    unknown = plain.hosts - config.hosts.keys() if isinstance(plain, PlainSettings) else ()
+    for host_id in sorted(unknown):
+        ids = ", ".join(str(each) for each in sorted(config.hosts))
+        raise setting.wrong(
+            config.path, f"plain: the id of a host ({ids}) expected, {host_id} came"
+        )
 
 
 def _rates(value: object) -> dict[str, int]:

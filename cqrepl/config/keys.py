@@ -9,11 +9,13 @@ from typing import Final
 from cqrepl.cluster.checkpoints import CheckpointSettings
 from cqrepl.config.queueoptions import QUEUE_OPTIONS
 from cqrepl.config.servicekinds import CHECKPOINT, RETENTION, TASKS
+from cqrepl.config.tlskeys import PLAIN
 from cqrepl.config.valuekinds import (
     ADDRESSES,
     ANYTHING,
     ARGUMENTS,
     BOOLEAN,
+    FILE,
     GROUPS,
     LISTENING,
     PATH,
@@ -32,6 +34,7 @@ from cqrepl.config.valuekinds import (
 )
 from cqrepl.net.address import Address
 from cqrepl.net.settings import LIMIT_MAX, NetSettings
+from cqrepl.net.tlssettings import TlsMode
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import EXCERPT_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
 from cqrepl.replicator.electionsettings import LEASE_SECONDS, LEASE_SECONDS_MIN, ElectionKind
@@ -67,6 +70,7 @@ class Key:
         is_used: false for what only a JVM can do: it is accepted, and has no effect.
         is_live: a host that runs takes on another value, with `cqrepl reload`.
         tag: the type that the value may be marked with.
+        prefix: what stands before its name in that of its variable.
     """
 
     name: str
@@ -76,11 +80,12 @@ class Key:
     is_used: bool = True
     is_live: bool = False
     tag: str | None = None
+    prefix: str = ""
 
     @property
     def variable(self) -> str:
         """The environment variable of a key below `cqrepl`."""
-        return VARIABLE_PREFIX + re.sub(r"([A-Z])", r"_\1", self.name).upper()
+        return VARIABLE_PREFIX + self.prefix + re.sub(r"([A-Z])", r"_\1", self.name).upper()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +343,55 @@ CLUSTER: Final = _section(
     ),
 )
 
+_TLS: Final = "TLS_"
+TLS: Final = _section(
+    "tls",
+    (),
+    Key(
+        name="mode",
+        kind=choice(*(each.value for each in TlsMode)),
+        says="off: none; on: TLS 1.3 with certificates at both ends, but for hosts in `plain`; "
+        "required: and these are on this machine",
+        default=TlsMode.OFF.value,
+        prefix=_TLS,
+    ),
+    Key(
+        name="ca",
+        kind=FILE,
+        says="certificates that sign those of peers (PEM); $hostId stands for the host's id",
+        is_live=True,
+        prefix=_TLS,
+    ),
+    Key(
+        name="cert",
+        kind=FILE,
+        says="this host's certificate, of URI cqrepl-host:ID; $hostId stands for the id",
+        is_live=True,
+        prefix=_TLS,
+    ),
+    Key(
+        name="key",
+        kind=FILE,
+        says="its private key, which only its owner can read; $hostId stands for the id",
+        is_live=True,
+        prefix=_TLS,
+    ),
+    Key(
+        name="crl",
+        kind=FILE,
+        says="list of revoked certificates; none are if not given",
+        is_live=True,
+        prefix=_TLS,
+    ),
+    Key(
+        name="plain",
+        kind=PLAIN,
+        says="hosts that are met without TLS, as Java's: where they are waited for, from which "
+        "networks they come, and their ids",
+        prefix=_TLS,
+    ),
+)
+
 PROCESS: Final = _section(
     "cqrepl",
     (),
@@ -445,7 +499,12 @@ PROCESS: Final = _section(
     ),
 )
 # below `cqrepl`
-PARTS: Final[Mapping[str, Section]] = {"source": SOURCE, "sink": SINK, "cluster": CLUSTER}
+PARTS: Final[Mapping[str, Section]] = {
+    "source": SOURCE,
+    "sink": SINK,
+    "cluster": CLUSTER,
+    "tls": TLS,
+}
 ROOT_TAGS: Final = frozenset({"!QueueReplicationCfg", "!ChronicleQueueReplicationCfg"})
 
 

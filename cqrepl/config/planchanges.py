@@ -262,6 +262,13 @@ def _merged_settings(old: HostSettings, new: HostSettings, kept: Set[str]) -> Ho
             guest_bytes_per_s=new.net.guest_bytes_per_s,
             limits=new.net.limits,
             limit_bytes_per_s=new.net.limit_bytes_per_s,
+            tls=replace(
+                old.net.tls,
+                ca=new.net.tls.ca or old.net.tls.ca,
+                cert=new.net.tls.cert or old.net.tls.cert,
+                key=new.net.tls.key or old.net.tls.key,
+                crl=new.net.tls.crl,
+            ),
         ),
         protocol=replace(old.protocol, payload_max=new.protocol.payload_max),
         source=_merged_source(old.source, new.source, kept),

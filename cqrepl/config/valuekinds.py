@@ -394,6 +394,7 @@ POLICY_SCHEMA: Final = {
 BOOLEAN: Final = ValueKind(wanted="true or false", parse=_boolean, schema={"type": "boolean"})
 TEXT: Final = ValueKind(wanted="a text", parse=_text)
 PATH: Final = ValueKind(wanted="the path of a directory", parse=_path)
+FILE: Final = ValueKind(wanted="the path of a file", parse=_path)
 ROLL_CYCLE: Final = ValueKind(wanted="a roll cycle such as FAST_DAILY", parse=_roll_cycle)
 LISTENING: Final = ValueKind(wanted="HOST:PORT or :PORT", parse=Address.listening)
 ADDRESSES: Final = ValueKind(

@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -19,6 +19,8 @@ from cqrepl.net.program import Program, check_kinds
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
 from cqrepl.net.settings import NetSettings
+from cqrepl.net.tlsgate import EXPECTED, TlsGate, warn_of_plain
+from cqrepl.net.tlsline import TlsLine
 from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
 from cqrepl.protocol.capabilities import ENDED_CAPABILITY, QUEUES_CAPABILITY
 from cqrepl.protocol.greeting import ANY_HOST
@@ -27,12 +29,31 @@ from cqrepl.protocol.sendwindow import EXCERPTS_MAX
 from cqrepl.surroundings import surroundings
 
 LOOK_SECONDS: Final = 0.5  # between two looks for peers, of one that gives up
+HANDSHAKE_SECONDS: Final = 5.0  # of TLS
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
 
 # of peers that let go of a queue, and take or offer it anew, on one connection
 _TURNING: Final = frozenset({ENDED_CAPABILITY, QUEUES_CAPABILITY})
 
 MakeSession = Callable[[Connection, Pump], Session]
+_logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """The way that a connection has come about.
+
+    Args:
+        host_id: of the host that was dialled; None for a connection that was accepted.
+        line: its TLS; None where it has none.
+        refused: why its peer is not let in, once it has said who it is; or empty.
+        hosts: ids that a peer may have, which are no guests; None: as the settings say.
+    """
+
+    host_id: int | None = None
+    line: TlsLine | None = None
+    refused: str = ""
+    hosts: frozenset[int] | None = None
 
 
 class Endpoint:
@@ -45,6 +66,7 @@ class Endpoint:
 
     Raises:
         ValueError: two programs add a kind of the same name.
+        BadCredentials: a file of certificates or keys cannot be used.
     """
 
     def __init__(
@@ -67,7 +89,11 @@ class Endpoint:
         self._roster = Roster(net.guests_max)
         self._doorstep = Doorstep()
         self._log = PeerLog()
+        own_id = None if protocol.guest else protocol.host_id
+        self.gate = TlsGate(net, own_id, self._doorstep, self._log)
+        self._carriers: trio.Nursery | None = None  # while it runs
         self._live: dict[Pump, Session] = {}
+        self._unwanted: dict[Pump, str] = {}  # who is told why it is not let in
         self._is_ending = False
         self._began = -math.inf
         self._lost: dict[int, float] = {}  # when hosts did that had not said that they end
@@ -148,15 +174,21 @@ class Endpoint:
         """
         settings, self._began = self.settings, trio.current_time()
         async with self._opened() as sockets, trio.open_nursery() as nursery:
+            self._carriers = nursery
             nursery.start_soon(self._log.run)
-            for socket in sockets:
-                make_room = self._doorstep.make_room
-                nursery.start_soon(listener.serve, socket, self._accepted, self._log, make_room)
+            nursery.start_soon(self.gate.run)
+            make_room = self._doorstep.make_room
+            for nth, socket in enumerate(sockets):
+                take = self._accepted if nth < len(settings.listens) else self._accepted_plain
+                nursery.start_soon(listener.serve, socket, take, self._log, make_room)
             if sockets and settings.gives_up:
                 nursery.start_soon(self._give_up)
             if settings.connect is not None:
                 host_id = next(iter(self.protocol.remote_ids), ANY_HOST)
                 nursery.start_soon(self._dial, settings.connect, host_id)
+                warn_of_plain(settings, {host_id: settings.connect}, _logger.warning)
+            else:
+                warn_of_plain(settings, settings.peers, _logger.warning)
             for host_id, address in settings.peers.items():
                 nursery.start_soon(self._dial, address, host_id)
             yield
@@ -168,7 +200,9 @@ class Endpoint:
         """Listens on all addresses, or on none."""
         async with AsyncExitStack() as stack:
             found = []
-            for address in self.settings.listens:
+            plain = self.settings.tls.plain
+            also = () if plain is None or plain.listen is None else (plain.listen,)
+            for address in (*self.settings.listens, *also):
                 socket = await listener.open_listener(address)
                 found.append(await stack.enter_async_context(socket))
             self.ports = tuple(map(listener.listening_port, found))
@@ -200,25 +234,70 @@ class Endpoint:
         """Dials the host of this id, which is expected to answer there."""
 
         async def dialled(stream: trio.SocketStream) -> dialer.Dialled:
-            return await self._serve(stream, host_id)
+            if self.settings.tls.meets_plain(host_id) or self._is_ending:
+                return await self._serve(stream, _Way(host_id=host_id))
+            entry = await self.gate.dial(stream, host_id, HANDSHAKE_SECONDS)
+            if entry.line is None:
+                await trio.aclose_forcefully(stream)
+                return dialer.Dialled(entry.problem, is_refused=entry.is_final)
+            return await self._serve(stream, _Way(host_id=host_id, line=entry.line))
 
         await dialer.dial(address, dialled, gives_up=self.settings.gives_up)
 
     async def _accepted(self, stream: trio.SocketStream) -> None:
-        await self._serve(stream, None)
+        if not self.settings.tls.is_on or self._is_ending:
+            await self._serve(stream, _Way())
+            return
+        label, machine = listener.peer_name(stream), listener.machine_of(stream)
+        entry = await self.gate.accept(stream, label, machine, HANDSHAKE_SECONDS)
+        if entry.line is not None:
+            await self._serve(stream, _Way(line=entry.line))
+        elif entry.problem == EXPECTED:
+            await self._serve(stream, _Way(refused=EXPECTED))
 
-    async def _serve(self, stream: trio.SocketStream, host_id: int | None) -> dialer.Dialled:
-        """Runs one connection to its end.
+    async def _accepted_plain(self, stream: trio.SocketStream) -> None:
+        """One that has come where hosts without TLS are waited for."""
+        plain = self.settings.tls.plain
+        assert plain is not None
+        machine = listener.machine_of(stream)
+        if plain.takes(machine):
+            await self._serve(stream, _Way(hosts=plain.hosts))
+        else:
+            wanted = ", ".join(plain.networks)
+            why = f"refused: expected an address of {wanted} without TLS"
+            self._log.tell(logging.WARNING, listener.peer_name(stream), why)
+
+    async def _serve(self, stream: trio.SocketStream, way: _Way) -> dialer.Dialled:
+        """Runs one connection to its end."""
+        line, host_id = way.line, way.host_id
+        if line is None:
+            return await self._run(stream, stream, way)
+        assert self._carriers is not None
+        self._carriers.start_soon(line.carry)
+        try:
+            dialled = await self._run(line.stream, stream, way)
+        finally:
+            await line.close()
+        if line.problem and host_id is not None and (dialled.problem or not dialled.was_useful):
+            return dialer.Dialled(line.problem, is_refused=True)
+        return dialled
+
+    async def _run(
+        self, stream: trio.SocketStream, wire: trio.SocketStream, way: _Way
+    ) -> dialer.Dialled:
+        """The same.
 
         Args:
-            host_id: of the host that was dialled; None for a connection that was accepted.
+            stream: plain bytes to the peer and from it.
+            wire: at which the peer is.
         """
+        line, host_id = way.line, way.host_id
         is_dialler = host_id is not None
         if self._is_ending:  # what was ended in order must not begin again
-            await trio.aclose_forcefully(stream)
+            await trio.aclose_forcefully(wire)
             await trio.sleep_forever()
-        label = listener.peer_name(stream)
-        connection = Connection(self._config(host_id), trio.current_time())
+        label = listener.peer_name(wire)
+        connection = Connection(self._config(way), trio.current_time())
         window = surroundings().rarely("window", EXCERPTS_MAX, 1, 9, 40)
         if window < EXCERPTS_MAX:
             connection.hold_few(window)
@@ -233,6 +312,7 @@ class Endpoint:
                 limit_of=self._limit_of,
                 programs=self._programs,
                 log=self._log,
+                wire=wire,
             )
         except OSError as error:  # too few descriptors; later there may be some
             await trio.aclose_forcefully(stream)
@@ -242,14 +322,31 @@ class Endpoint:
         session = self._make_session(connection, pump)
         started = trio.current_time()
         self._live[pump] = session
+        if line is not None:
+            self.gate.entered(pump, line)
+        if way.refused:
+            self._unwanted[pump] = way.refused
         if not is_dialler:
-            self._doorstep.enter(listener.machine_of(stream), pump)
+            self._doorstep.enter(listener.machine_of(wire), pump)
         try:
             await pump.run(session)
         finally:
             del self._live[pump]
+            self._unwanted.pop(pump, None)
+            self.gate.left(pump)
             self._roster.leave(pump)
             self._doorstep.leave(pump)
+        lasted = trio.current_time() - started >= dialer.PAUSE_MAX_SECONDS
+        self._note_end(pump, way, label)
+        if pump.has_failed or pump.was_refused:
+            return dialer.Dialled(pump.ended_why, is_refused=connection.was_refused)
+        if connection.remote_id is None:
+            return dialer.Dialled("the peer closed the connection before its UberHandler")
+        return dialer.Dialled(None, session.has_progressed or lasted)
+
+    def _note_end(self, pump: Pump, way: _Way, label: str) -> None:
+        """Keeps, and says, how a connection has ended."""
+        connection, is_dialler = pump.connection, way.host_id is not None
         if pump.ended_orderly:
             self.ended_orderly.set()
         if connection.remote_id is not None:
@@ -262,13 +359,7 @@ class Endpoint:
         elif connection.was_refused and not is_dialler:
             self._refused_why = f"{label}: {pump.ended_why}"
         elif not pump.heard and not is_dialler:
-            self._log.tell(logging.INFO, label, "closed without having sent a byte")
-        if pump.has_failed or pump.was_refused:
-            return dialer.Dialled(pump.ended_why, is_refused=connection.was_refused)
-        if connection.remote_id is None:
-            return dialer.Dialled("the peer closed the connection before its UberHandler")
-        lasted = trio.current_time() - started >= dialer.PAUSE_MAX_SECONDS
-        return dialer.Dialled(None, session.has_progressed or lasted)
+            self._log.tell(logging.INFO, label, _silent(way.line))
 
     def _limit_of(self, host_id: int) -> int:
         return self.settings.limit_of(host_id)
@@ -276,10 +367,14 @@ class Endpoint:
     async def _admit(self, host_id: int, pump: Pump) -> str | None:
         """The reason that a peer which has said who it is may not stay; None when it may."""
         self._doorstep.leave(pump)
-        return await self._roster.enter(host_id, pump)
+        problem = self._unwanted.get(pump) or self.gate.problem(pump, host_id)
+        return problem or await self._roster.enter(host_id, pump)
 
-    def _config(self, host_id: int | None) -> ConnectionConfig:
-        settings = self.protocol
+    def _config(self, way: _Way) -> ConnectionConfig:
+        settings, host_id = self.protocol, way.host_id
+        if way.hosts is not None:
+            known = way.hosts & settings.remote_ids if settings.remote_ids else way.hosts
+            settings = replace(settings, remote_ids=known)
         if host_id is not None:
             expected = frozenset() if host_id == ANY_HOST else frozenset({host_id})
             settings = replace(settings, remote_ids=expected)
@@ -288,5 +383,13 @@ class Endpoint:
             is_dialler=host_id is not None,
             takes=self._takes,
             programs=self._kinds,
-            takes_guests=self.settings.guests_max > 0,
+            takes_guests=self.settings.guests_max > 0 and way.hosts is None,
         )
+
+
+def _silent(line: TlsLine | None) -> str:
+    """The words for a connection that has ended before its first byte."""
+    if line is None:
+        return "closed without having sent a byte"
+    why = line.problem or f"it may not take {line.credentials.settings.cert}"
+    return f"{line.peer}: closed without having sent a byte: {why}"

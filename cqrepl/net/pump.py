@@ -76,6 +76,7 @@ class Pump:
         limit_of: how many bytes of excerpts a second a host is sent; 0 for any number.
         programs: have handlers of their own on the connection.
         log: of what peers bring about.
+        wire: the socket that the peer is at, where `stream` only leads there.
     """
 
     def __init__(
@@ -90,8 +91,10 @@ class Pump:
         limit_of: LimitOf = _no_limit,
         programs: Sequence[Program] = (),
         log: PeerLog | None = None,
+        wire: trio.SocketStream | None = None,
     ) -> None:
         self.stream = stream
+        self._wire = wire or stream
         self.connection = connection
         self.label = label
         self.log = log or PeerLog()
@@ -118,7 +121,7 @@ class Pump:
     async def run(self, session: Session) -> None:
         """Returns when the connection is over; `ended_orderly` and `ended_why` say how."""
         timeout_ms = self.connection.config.settings.heartbeat.timeout_ms
-        _set_options(self.stream.socket, timeout_ms)
+        _set_options(self._wire.socket, timeout_ms)
         self.connection.on_wake(self.wake)
         self.connection.on_fault(self._log_fault)
         try:

@@ -7,6 +7,7 @@ from typing import Final
 
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.address import Address
+from cqrepl.net.tlssettings import NO_TLS, TlsMode, TlsSettings, is_local
 
 LIMIT_MAX: Final = 1 << 40  # bytes of excerpts a second
 CORES_BUSY: Final = 2  # one that spins, and one for all other threads
@@ -26,6 +27,7 @@ class NetSettings:
         guest_bytes_per_s: what each of them may send.
         limits: how many bytes of excerpts a second hosts are sent, by their ids; 0 for any number.
         limit_bytes_per_s: the same of every other host.
+        tls: which connections are encrypted, and by which certificates.
 
     Raises:
         ValueError: keys that do not fit together, or a number beyond its limit.
@@ -41,6 +43,7 @@ class NetSettings:
     guest_bytes_per_s: int = 16 * 1024 * 1024
     limits: Mapping[int, int] = field(default_factory=dict)
     limit_bytes_per_s: int = 0
+    tls: TlsSettings = NO_TLS
 
     def __post_init__(self) -> None:
         has_peers = bool(self.peers) and self.connect is None
@@ -60,6 +63,13 @@ class NetSettings:
         for each in (self.limit_bytes_per_s, *self.limits.values()):
             if not 0 <= each <= LIMIT_MAX:
                 raise ValueError(f"a limit from 0 to {LIMIT_MAX} bytes/s expected, {each} came")
+        if self.tls.mode is TlsMode.REQUIRED:
+            for host_id, address in self.peers.items():
+                if self.tls.meets_plain(host_id) and not is_local(address):
+                    raise ValueError(
+                        f"tls: expected TLS with 'mode: required', host {host_id} at {address} is"
+                        " one of 'plain'"
+                    )
 
     @property
     def listens(self) -> tuple[Address, ...]:

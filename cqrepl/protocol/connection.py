@@ -547,7 +547,7 @@ class Connection:
             self._outbox.check()
             return self._take_run() or self._take_document()
         except WireError as error:  # there is no next document to be found
-            raise RemoteProtocolError(str(error)) from error
+            raise RemoteProtocolError(self._inflow.why(error)) from error
 
     def _take_run(self) -> bool:
         handler = self._router.selected

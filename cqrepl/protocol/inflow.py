@@ -19,6 +19,9 @@ from wire import Document, Splitter, WireError
 FRAME_SECONDS: Final = 30.0  # longest time from the first to the last byte of a document
 LONG_BYTES: Final = 128 * 1024  # half of what a native pump has room for
 
+# how a client of TLS begins: as a document it would be longer than a greeting may be
+_TLS_HELLO: Final = b"\x16\x03\x01"
+
 
 class FrameRun(NamedTuple):
     """A batch of excerpts, and the nano time of the last one."""
@@ -54,6 +57,12 @@ class Inflow:
         """Takes bytes that were received elsewhere."""
         self.splitter.feed(data)
         self._is_cut = False
+
+    def why(self, error: WireError) -> str:
+        """The reason that there is no next document, for people."""
+        data, at = self.splitter.gathered()
+        first = bytes(data[at : at + len(_TLS_HELLO)]) if self.splitter.position == 0 else b""
+        return "expected plain bytes, got TLS" if first == _TLS_HELLO else str(error)
 
     def hand_over(self) -> bytes:
         """The bytes that are not yet taken, for a native pump to take. The clock of a document goes

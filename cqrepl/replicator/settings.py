@@ -11,6 +11,7 @@ from typing import Final, Self, TypedDict, Unpack
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
 from cqrepl.net.settings import NetSettings, pausing_named
+from cqrepl.net.tlssettings import NO_TLS, TlsSettings
 from cqrepl.protocol import AckPolicy, HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import PAYLOAD_MAX
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
@@ -249,6 +250,7 @@ class HostOptions(TypedDict, total=False):
         what catches up; 0, any number, if not given.
     pauser: how a source waits for the next excerpt. `busy` never sleeps and keeps a core for each
         sink; `balanced` sleeps microseconds while excerpts come; `sleepy` milliseconds.
+    tls: which connections are encrypted, and by which certificates; none if not given.
     """
 
     listen: str | Sequence[str] | None
@@ -264,6 +266,7 @@ class HostOptions(TypedDict, total=False):
     scrub_bytes_per_s: int
     limit_bytes_per_s: int
     pauser: str
+    tls: TlsSettings
 
 
 def host_settings(
@@ -301,6 +304,7 @@ def host_settings(
         gives_up=options.get("gives_up", False),
         pausing=pausing_named(options.get("pauser", "balanced")),
         limit_bytes_per_s=options.get("limit_bytes_per_s", 0),
+        tls=options.get("tls", NO_TLS),
     )
     protocol = ProtocolSettings(
         host_id=options.get("host_id", host_id_default),

@@ -1,11 +1,14 @@
 """A snapshot of what a host does right now, as plain values: `v` is the version of their form.
 
     a host    {"v": 1, "host": 1, "process": 4711, "release": "0.1.0", "listens": "127.0.0.1:9001",
-               "peers": [...], "queues": [...], "services": {...}}
+               "peers": [...], "queues": [...], "services": {...}, "tls": {...}}
     a service by the name of its queue: {"board", "serves": this host does, "tasks", "workers",
                "fault": why it has ended here, "checkpoint": "epoch 1, 0x..."}
     a peer    {"host": 2, "state": "connected" | "away", "name": "host 2 at 127.0.0.1:41522",
-               "limit": bytes of excerpts a second that it is sent, null for any number}
+               "limit": bytes of excerpts a second that it is sent, null for any number,
+               "tls": "plain", or the subject and the URIs of the peer's certificate; null: away}
+    tls       null where this host has no TLS; else {"certificate": subject and URIs of its own,
+              "ends": in seconds since 1970, "warning": what is wrong, or about to be; or empty}
     a queue   {"name", "role": "source", "path", "last", "excerpts", "bytes", "state", "sinks"}
               {"name", "role": "sink", "path", "last", "excerpts", "bytes", "state", "master",
               "lag"}
@@ -62,8 +65,10 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.marks.counters import Tally
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.surroundings import surroundings
 
 VERSION_OF_FORM: Final = 1
+_NS: Final = 1_000_000_000
 Values = dict[str, object]
 Services = Mapping[str, Callable[[], Mapping[str, object]]]
 
@@ -96,6 +101,7 @@ def snapshot_of(host: ShownHost, services: Services | None = None) -> Values:
             *(_source(host, each, peers) for each in host.source.queues.values()),
             *(_sink(host, each) for each in host.sink.queues.values()),
         ],
+        "tls": _tls(host),
         "services": {name: dict(told()) for name, told in (services or {}).items()},
     }
 
@@ -107,8 +113,27 @@ def _election(host: ShownHost, name: str) -> Values | None:
 def _peer(host: HostParts, host_id: int, connection: tuple[Pump, Session] | None) -> Values:
     limit = host.endpoint.settings.limit_of(host_id) or None
     if connection is None:
-        return {"host": host_id, "state": "away", "name": None, "limit": limit}
-    return {"host": host_id, "state": "connected", "name": connection[0].label, "limit": limit}
+        return {"host": host_id, "state": "away", "name": None, "limit": limit, "tls": None}
+    pump = connection[0]
+    line = host.endpoint.gate.line_of(pump)
+    return {
+        "host": host_id,
+        "state": "connected",
+        "name": pump.label,
+        "limit": limit,
+        "tls": "plain" if line is None else str(line.peer),
+    }
+
+
+def _tls(host: HostParts) -> Values | None:
+    credentials = host.endpoint.gate.credentials
+    if credentials is None:
+        return None
+    return {
+        "certificate": str(credentials.own),
+        "ends": credentials.own.ends,
+        "warning": credentials.warning(surroundings().wall_ns() / _NS),
+    }
 
 
 def _late(host: HostParts) -> Iterator[Values]:

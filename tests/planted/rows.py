@@ -713,4 +713,28 @@ now = surroundings().wall_ms()
         wrong="return self._give(payload)",
         tests=("tests/unit/dump/test_captures.py",),
     ),
+    Planted(
+        name="certificate-of-another-host-taken",
+        room="net",
+        file="certificates.py",
+        text="        if host_id in self.hosts:\n            return None\n",
+        wrong="        if self.hosts:\n            return None\n",
+        tests=("tests/net/test_tls.py",),
+    ),
+    Planted(
+        name="revoked-certificate-taken",
+        room="net",
+        file="tlscredentials.py",
+        text="context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF",
+        wrong="context.verify_flags |= ssl.VERIFY_DEFAULT",
+        tests=("tests/net/test_tls.py",),
+    ),
+    Planted(
+        name="tls-1-2-spoken",
+        room="net",
+        file="tlscredentials.py",
+        text="context.minimum_version = ssl.TLSVersion.TLSv1_3",
+        wrong="context.minimum_version = ssl.TLSVersion.TLSv1_2",
+        tests=("tests/net/test_tls.py",),
+    ),
 )
