@@ -1,4 +1,4 @@
-"""What a host shows its peers, and what it takes of theirs, read from files.
+"""The files by which a host is known, and knows its peers: read once, and checked.
 
 Theory of operation. When they are read, this side shakes hands with itself in memory: so a key that
 is not of its certificate, a certificate of another CA, or one of another host, are found at once,
