@@ -253,6 +253,11 @@ class PersistentSequence(Generic[T]):
         """So many resets there were."""
         return self._at.head().gen
 
+    @property
+    def reset_at(self) -> int:
+        """The time of the last one, ms since 1970; 0 for none."""
+        return self._at.head().at
+
     def append(self, item: T) -> StoredIndex:
         """Adds an item; its logical index.
 
