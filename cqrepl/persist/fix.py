@@ -208,7 +208,7 @@ class FixSessionStore:
 
 
 class _SentIndex:
-    """Where the messages stand, by their numbers, and the last number."""
+    """The places of the messages by their numbers, and the last number."""
 
     def __init__(self) -> None:
         self.last = 0

@@ -59,10 +59,7 @@ def test_of_properties_the_last_ones_count(tmp_path: Path) -> None:
         for value in range(5):
             store.set_properties({"value": value})
         assert store.properties == {"value": 4}
-        assert (
-            len(factory.get_or_create_queue(f"{SESSION}.properties", store._values._at.serializer))
-            == 1
-        )
+        assert len(factory.build_queue(f"{SESSION}.properties", JsonSerializer())) == 1
 
 
 def test_numbers_are_set_forwards_and_back(tmp_path: Path) -> None:
