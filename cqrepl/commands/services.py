@@ -18,6 +18,8 @@ from cqrepl.config.serviceplan import ServicePlan, plan_services
 from cqrepl.host import Host
 from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
+from cqrepl.persist.persistdesk import PersistDesk, SyncJoining
+from cqrepl.persist.storage.storageservice import StorageService
 from cqrepl.queue import Cycle, Index, Queue, QueueError, cycle_of
 from cqrepl.replicator.followfeed import CannotJoin
 from cqrepl.service.ledservice import HasLed, check_groups
@@ -40,7 +42,12 @@ class Services:
             if each.group in self._paths  # this host has a copy of it
         ]
         self.desk = TaskDesk(boards)
-        self._services: list[HasLed] = [*self.desk.boards.values()]
+        self.persist = PersistDesk(
+            StorageService(each, lambda: dict(self._plan.addresses))
+            for group, each in self._plan.storages.items()
+            if group in self._paths
+        )
+        self._services: list[HasLed] = [*self.desk.boards.values(), *self.persist.services.values()]
         check_groups(self._services)
         self._snapshots = Snapshots(self._others, self._leader)
         self._host: Host | None = None
@@ -50,12 +57,14 @@ class Services:
     def programs(self) -> list[Program]:
         """Those that its host has."""
         found: list[Program] = [self.desk] if self.desk.boards else []
+        found += [self.persist] if self.persist.services else []
         return [*found, self._snapshots] if self._services else []
 
     @asynccontextmanager
     async def running(self, host: Host) -> AsyncIterator[None]:
         """For the length of a block in that of the host they run."""
         self._host = host
+        joining = SyncJoining(self.persist, self._snapshots)
         async with AsyncExitStack() as stack:
             for each in self._services:
                 group = each.group
@@ -63,7 +72,7 @@ class Services:
                     group,
                     self._paths[group],
                     self._plan.checkpoints,
-                    self._snapshots,
+                    joining if group in self.persist.services else self._snapshots,
                     partial(self._keeping, group),
                 )
                 await stack.enter_async_context(each.led.running(host, saver, self._plan.join))
@@ -75,6 +84,8 @@ class Services:
                 yield
                 return
             async with trio.open_nursery() as nursery:
+                for storages in self.persist.services.values():
+                    nursery.start_soon(self.persist.keep, storages)
                 nursery.start_soon(self._ask_begins)
                 nursery.start_soon(self._end_where_nothing_is_left, host)
                 yield

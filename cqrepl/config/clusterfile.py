@@ -435,10 +435,10 @@ class _Reader:
             is_right = takes_list and all(isinstance(e, ScalarNode) for e in node.items)
             return ",+"[depth > 0].join(each or "" for each in items) if is_right else None
         if isinstance(node, MappingNode):
-            if not key.kind.takes_mapping or depth > 1:
+            if not key.kind.takes_mapping or depth > 1 + key.kind.takes_deep:
                 return None
             texts = [(name.text, self._text(key, each, depth + 1)) for name, each in node.entries]
-            return ", "[depth].join(f"{name}={text or ''}" for name, text in texts)
+            return ", ;"[depth].join(f"{name}={text or ''}" for name, text in texts)
         if node.tag not in _SCALAR_TAGS and node.tag != key.tag:
             raise self._wrong_tag(node, f"{key.name!r}", (key.tag,) if key.tag else ())
         return None if node.is_plain and node.text in _NOTHING else node.text

@@ -26,11 +26,17 @@ class GroupPlace:
 
     Args:
         members: the hosts that have a copy of it.
-        first: the one that leads it where several could.
+        first: the one that leads it where several could; its master where none is elected.
+        policy: its name, where the group is given no other.
+        is_shared: other programs of the host that leads append to it.
+        roll_cycle: of its queue; None: the usual one.
     """
 
     members: frozenset[int]
     first: int
+    policy: str = "broker-quorum"
+    is_shared: bool = False
+    roll_cycle: str | None = None
 
 
 def group_places(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
@@ -42,25 +48,57 @@ def group_places(config: ClusterConfig, process: Settings) -> dict[str, GroupPla
     Raises:
         ConfigError: a member is no host of the cluster, or there is no election.
     """
+    return _numbered(config, process) | _persisted(config, process)
+
+
+def _numbered(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
     setting = process[GROUPS]
     groups = setting.value
     if groups is None:
         return {}
     assert isinstance(groups, Groups)
-    members = groups.members or tuple(sorted(config.hosts))
+    members = _members(config, process)
+    if not elects(process):
+        raise setting.wrong(config.path, "expected an election with groups, got by-hand")
+    return {
+        f"{GROUP_PREFIX}{at}": GroupPlace(
+            members=frozenset(members),
+            first=members[at % len(members)],
+            roll_cycle=groups.roll_cycle,
+        )
+        for at in range(groups.count)
+    }
+
+
+def _persisted(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
+    """Those of storages."""
+    said = process["persist"].value
+    assert isinstance(said, dict)
+    members = _members(config, process)
+    return {
+        queue: GroupPlace(
+            members=frozenset(members),
+            first=members[at % len(members)] if elects(process) else min(members),
+            policy="persist-synchronous",
+            is_shared=is_own,
+        )
+        for at, (name, group) in enumerate(said.items())
+        for queue, is_own in group.queues(name).items()
+    }
+
+
+def _members(config: ClusterConfig, process: Settings) -> tuple[int, ...]:
+    """The hosts that have copies of groups, in the order in which they lead first."""
+    setting = process[GROUPS]
+    groups = setting.value
+    assert isinstance(groups, Groups | None)
+    members = (None if groups is None else groups.members) or tuple(sorted(config.hosts))
     for each in members:
         if each not in config.hosts:
             ids = ", ".join(map(str, sorted(config.hosts)))
             message = f"expected ids of hosts ({ids}) as members, got {each}"
             raise setting.wrong(config.path, message, "members")
-    if not elects(process):
-        raise setting.wrong(config.path, "expected an election with groups, got by-hand")
-    return {
-        f"{GROUP_PREFIX}{at}": GroupPlace(
-            members=frozenset(members), first=members[at % len(members)]
-        )
-        for at in range(groups.count)
-    }
+    return members
 
 
 def with_groups(config: ClusterConfig, process: Settings) -> ClusterConfig:
@@ -72,34 +110,23 @@ def with_groups(config: ClusterConfig, process: Settings) -> ClusterConfig:
     places = group_places(config, process)
     if not places or any(each.is_group for each in config.queues.values()):
         return config
-    setting = process[GROUPS]
-    groups = setting.value
-    assert isinstance(groups, Groups)
     queues = dict(config.queues)
     taken = {each.path for each in queues.values()}
-    for name in places:
+    for name, place in places.items():
         if name in queues or Path(name) in taken:
             message = f"expected no other queue of the name or path of a group, got {name!r}"
+            setting = process[GROUPS if name in _numbered(config, process) else "persist"]
             raise setting.wrong(config.path, message)
         queues[name] = QueueEntry(
             name=name,
             path=Path(name),
             acknowledge=True,
-            master_id=NO_HOST,
+            master_id=NO_HOST if elects(process) else place.first,
             source_id=None,
-            roll_cycle=groups.roll_cycle,
+            roll_cycle=place.roll_cycle,
             is_group=True,
         )
     return replace(config, queues=queues)
-
-
-def group_members(config: ClusterConfig, process: Settings) -> dict[str, frozenset[int]]:
-    """The members of the groups, by the names of their queues.
-
-    Raises:
-        ConfigError: as `group_places`.
-    """
-    return {name: each.members for name, each in group_places(config, process).items()}
 
 
 def election_settings(

@@ -15,7 +15,7 @@ from cqrepl.config.clusterfile import (
     load_cluster,
     nearest,
 )
-from cqrepl.config.electionplan import election_settings, group_members, with_groups
+from cqrepl.config.electionplan import election_settings, group_places, with_groups
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.keys import OTHER_VARIABLES, VARIABLE_PREFIX, process_keys
 from cqrepl.config.queuemembers import options_by_queue
@@ -33,8 +33,7 @@ from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.replicator.agreement.consent import ReturnSettings
 from cqrepl.replicator.settings import NO_HOST, HostSettings, SinkSettings, SourceSettings
 
-GROUP_POLICY: Final = PRESETS["broker-quorum"]  # where a group is given no other
-ALONE: Final = PRESETS["queue-unacknowledged"]  # the same, of a group with one member
+ALONE: Final = PRESETS["queue-unacknowledged"]  # of a group with one member
 _TCP: Final = "tcp://"
 _SHOWN: Final = 60  # characters of the name of a variable
 _ALIKE: Final = 0.8  # and more: a variable that was meant to be another one
@@ -203,7 +202,8 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         message = f"the id of a host ({ids}) expected, this host has {host_id}"
         raise ConfigError(config.path, None, message)
     options = options_by_queue(config, process)
-    members = group_members(config, process) | {
+    places = group_places(config, process)
+    members = {name: each.members for name, each in places.items()} | {
         name: each.members for name, each in options.items() if each.members
     }
     routes = Routes(config, process["routes"], book.by_host, members)
@@ -220,7 +220,9 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         sink = settings.sink
         masters = {each.name: sink.masters[each.name] for each in queues}
         exclusive = frozenset(
-            each.name for each in queues if each.is_group or options[each.name].exclusive
+            each.name
+            for each in queues
+            if (each.is_group and not places[each.name].is_shared) or options[each.name].exclusive
         )
         locked = frozenset(each.name for each in queues if options[each.name].start_lock)
         settings = replace(
@@ -366,7 +368,7 @@ def _source_settings(
     wait_for = _hosts(values["source.waitFor"])
     return SourceSettings(
         unacknowledged=frozenset(each.name for each in queues if not each.acknowledge),
-        policies=_policies(config, process["ack"], routes, host_id),
+        policies=_policies(config, process, routes, host_id),
         takers={each.name: routes.takers(each.name, host_id) for each in queues},
         led_takers={
             each.name: routes.takers(each.name, host_id, leader_id=host_id) for each in queues
@@ -386,7 +388,7 @@ def _source_settings(
 
 
 def _policies(
-    config: ClusterConfig, setting: Setting, routes: Routes, host_id: int
+    config: ClusterConfig, process: Settings, routes: Routes, host_id: int
 ) -> dict[str, AckPolicy]:
     """The policy of each queue that has one, with the hosts that take the queue in where this host
     leads it: by the file, or because it was made the leader since.
@@ -395,12 +397,12 @@ def _policies(
         ConfigError: one is of no queue, waits for a host that does not take its queue in, or for
             more hosts than do.
     """
+    setting = process["ack"]
     assert isinstance(setting.value, dict)
     found: dict[str, AckPolicy] = {}
     groups = {
-        each.name: GROUP_POLICY if routes.takers(each.name, host_id, leader_id=host_id) else ALONE
-        for each in config.queues.values()
-        if each.is_group
+        name: PRESETS[each.policy] if routes.takers(name, host_id, leader_id=host_id) else ALONE
+        for name, each in group_places(config, process).items()
     }
     for name, policy in (groups | setting.value).items():
         try:

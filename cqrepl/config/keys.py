@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from cqrepl.cluster.checkpoints import CheckpointSettings
+from cqrepl.config.persistkinds import PERSIST
 from cqrepl.config.queueoptions import QUEUE_OPTIONS
 from cqrepl.config.servicekinds import CHECKPOINT, RETENTION, TASKS
 from cqrepl.config.tlskeys import PLAIN
@@ -428,6 +429,14 @@ PROCESS: Final = _section(
         kind=TASKS,
         says="boards of tasks, each with the group that is its log, and workerLease, attempts, "
         "backoff, keepFinished and maxTasks",
+        default={},
+    ),
+    Key(
+        name="persist",
+        kind=PERSIST,
+        says="groups of storages, each with a queue p-GROUP, and p-GROUP-LOG for each log that an "
+        "engine writes itself (ownLog); defaults, with mode (async, sync) and ackTimeout, of "
+        "storages that are given none; properties, a file of the replication of FIX Antenna",
         default={},
     ),
     Key(

@@ -48,6 +48,7 @@ class ValueKind:
         words: what stands for some values.
         takes_mapping: it may stand as a mapping, whose entries become `KEY=VALUE` with commas; a
             mapping in one has spaces for them, and a list in that has `+`.
+        takes_deep: a mapping may stand in that one, too, and has semicolons.
     """
 
     wanted: str
@@ -55,6 +56,7 @@ class ValueKind:
     schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
     takes_list: bool = False
     takes_mapping: bool = False
+    takes_deep: bool = False
     words: Mapping[str, object] = field(default_factory=dict)
 
     def written(self, value: object) -> str:
