@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,13 +110,14 @@ class _Demo:
 
     async def run(self) -> None:
         """Until all that was accepted is finished, or the time for that is over."""
-        self._file.write_text(_cluster_file(self._folder))
+        groups = "    groups: {count: 1, rollCycle: FAST_DAILY, preferred: false}"
+        self._file.write_text(cluster_file(self._folder, HOSTS, groups))
         async with AsyncExitStack() as stack:
             signals = stack.enter_context(trio.open_signal_receiver(*ending_signals()))
             stack.enter_context(let_in())
             stack.push_async_callback(self._end_all)
             nursery = await stack.enter_async_context(trio.open_nursery())
-            nursery.start_soon(_raise_interrupt, signals)
+            nursery.start_soon(raise_interrupt, signals)
             for host_id in HOSTS:
                 await self._start(nursery, host_id)
             with trio.fail_after(SETTLE_SECONDS):
@@ -270,19 +271,23 @@ async def _finish(worker: TaskClient, task: TaskWords) -> None:
         await worker.finish(task, b"done")
 
 
-async def _raise_interrupt(signals: AsyncIterator[int]) -> None:
+async def raise_interrupt(signals: AsyncIterator[int]) -> None:
+    """Ends a demonstration at the first of these signals."""
     async for _ in signals:
         raise KeyboardInterrupt
 
 
-def _cluster_file(folder: Path) -> str:
+def cluster_file(folder: Path, hosts: Sequence[int], groups: str) -> str:
+    """A file of a cluster on loopback, whose hosts are elected.
+
+    Args:
+        groups: the line of `cqrepl`, or of `cluster` below it, that has them.
+    """
     base = json.dumps(f"{folder}/$hostId")
     lines = ["cluster:", f"  context: {{basePath: {base}}}"]
-    for host_id, port in zip(HOSTS, _free_ports(len(HOSTS)), strict=True):
+    for host_id, port in zip(hosts, _free_ports(len(hosts)), strict=True):
         lines.append(f'  host{host_id}: {{hostId: {host_id}, connectUri: "127.0.0.1:{port}"}}')
-    lines += ["cqrepl:", "  cluster:", f"    leaseTimeout: {LEASE}"]
-    lines.append("    groups: {count: 1, rollCycle: FAST_DAILY, preferred: false}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "cqrepl:", "  cluster:", f"    leaseTimeout: {LEASE}", groups, ""])
 
 
 def _free_ports(count: int) -> list[int]:

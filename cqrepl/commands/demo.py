@@ -7,6 +7,7 @@ from cqrepl.clusterdemo import run_cluster
 from cqrepl.console import exitcodes
 from cqrepl.console.endings import ended_as_by_ctrl_c
 from cqrepl.demo import check_empty, run
+from cqrepl.persistdemo import run_persist
 
 
 def run_demo(count: int, size: int, keep: Path | None, *, as_json: bool) -> int:
@@ -25,4 +26,16 @@ def run_cluster_demo(seconds: float, keep: Path | None, *, as_json: bool) -> int
     check_empty(keep)
     with ended_as_by_ctrl_c():
         is_right = run_cluster(seconds, keep, as_json=as_json)
+    return exitcodes.OK if is_right else exitcodes.STOPPED
+
+
+def run_persist_demo(seconds: float, keep: Path | None, *, as_json: bool) -> int:
+    """Has three hosts keep sequences while the one that leads is killed; the exit code.
+
+    Raises:
+        NotAQueue: `keep` is there and not empty.
+    """
+    check_empty(keep)
+    with ended_as_by_ctrl_c():
+        is_right = run_persist(seconds, keep, as_json=as_json)
     return exitcodes.OK if is_right else exitcodes.STOPPED

@@ -200,7 +200,7 @@ class _Reader:
             parts[key.text] = node
         context, hosts = self._cluster(root, parts)
         process = self._process(parts.get("cqrepl"))
-        has_groups = "cluster.groups" in process
+        has_groups = bool({"cluster.groups", "persist"} & process.keys())
         queues = self._queues(root, parts.get("queues"), hosts, has_groups=has_groups)
         if not elects(process) and "queues" in parts:
             self._check_masters(parts["queues"], queues)
