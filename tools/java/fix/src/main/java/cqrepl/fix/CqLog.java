@@ -44,12 +44,10 @@ final class CqLog {
         this.onNotLeader = onNotLeader;
         queue = SingleChronicleQueueBuilder.binary(path).build();
         appendLock = queue.appendLock();
-        for (long began = System.nanoTime(); appendLock.locked(); LockSupport.parkNanos(PARK_NANOS))
-            if (System.nanoTime() - began > OPEN_NANOS) {
-                queue.close();
-                throw new SessionNotLeader(path + ": the append lock is held: another host leads");
-            }
         leadsUntil = queue.metaStore().acquireValueFor("cqrepl.leads", 0);
+        for (long began = System.nanoTime(); appendLock.locked(); LockSupport.parkNanos(PARK_NANOS))
+            if (System.nanoTime() - began > OPEN_NANOS)
+                throw end("the append lock is held: another host leads");
         appender = queue.createAppender();
         tailer = queue.createTailer();
         ((SingleThreadedChecked) appender).singleThreadedCheckDisabled(true);
@@ -65,24 +63,20 @@ final class CqLog {
                 if (!document.isPresent())
                     return;
                 CqRecord record = CqRecord.read(document.wire());
-                CqStorage storage = storages.get(record.id);
-                if (storage != null && storage.damage == null)
-                    storage.apply(record, document.index());
+                if (storages.containsKey(record.id))
+                    storages.get(record.id).apply(record, document.index());
             }
     }
 
     /** Creates a storage. */
-    synchronized long create(CqStorage storage) throws SessionNotLeader {
-        buffer.clear();
-        CqRecord.create(buffer, storage.name);
-        storage.isThere = true;
-        return append();
+    synchronized void create(CqStorage storage) throws SessionNotLeader {
+        CqRecord.create(buffer.clear(), storage.name);
+        append();
     }
 
     /** Appends an item to a storage; its index in the queue. */
     synchronized long append(CqStorage storage, Bytes<?> item) throws SessionNotLeader {
-        buffer.clear();
-        CqRecord.write(buffer, CqRecord.APPEND, storage.id, storage.next, storage.gen, 0, item);
+        CqRecord.write(buffer.clear(), CqRecord.APPEND, storage.id, storage.next, storage.gen, 0, item);
         long place = append();
         storage.append(item, place);
         return place;
@@ -91,8 +85,7 @@ final class CqLog {
     /** Has all items of a storage go. */
     synchronized long reset(CqStorage storage) throws SessionNotLeader {
         long gen = storage.gen + 1, at = System.currentTimeMillis();
-        buffer.clear();
-        CqRecord.write(buffer, CqRecord.RESET, storage.id, 1, gen, at, null);
+        CqRecord.write(buffer.clear(), CqRecord.RESET, storage.id, 1, gen, at, null);
         long place = append();
         storage.clear(gen, 1, at);
         return place;
@@ -130,11 +123,10 @@ final class CqLog {
     boolean isSafe(long place, CqStorage storage, long timeoutNanos) throws SessionNotLeader {
         long began = System.nanoTime(), waited = 0;
         for (; !reaches(place); waited = System.nanoTime() - began) {
-            if (waited > timeoutNanos) {
-                if (isElected && !hasLease())
-                    throw end("the lease of the host is over");
+            if (waited > timeoutNanos && isElected && !hasLease())
+                throw end("the lease of the host is over");
+            if (waited > timeoutNanos)
                 return false;
-            }
             if (waited < SPIN_NANOS)
                 Thread.onSpinWait();
             else
@@ -183,9 +175,7 @@ final class CqLog {
     }
 
     synchronized void close(String why) {
-        if (closed == null) {
-            closed = why;
-            queue.close();
-        }
+        closed = closed == null ? why : closed;
+        queue.close();
     }
 }

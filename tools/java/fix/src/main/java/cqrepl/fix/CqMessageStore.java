@@ -70,16 +70,6 @@ public final class CqMessageStore implements MessageStore, Closeable {
     }
 
     @Override
-    public synchronized int getNextSenderMsgSeqNum() {
-        return sender;
-    }
-
-    @Override
-    public synchronized int getNextTargetMsgSeqNum() {
-        return target;
-    }
-
-    @Override
     public synchronized void setNextSenderMsgSeqNum(int next) throws IOException {
         if (out.number + 1 != next) // else the message has said so
             await(append(out, next - 1, null));
@@ -93,36 +83,25 @@ public final class CqMessageStore implements MessageStore, Closeable {
     }
 
     @Override
-    public synchronized void incrNextSenderMsgSeqNum() throws IOException {
-        setNextSenderMsgSeqNum(sender + 1);
-    }
-
-    @Override
-    public synchronized void incrNextTargetMsgSeqNum() throws IOException {
-        setNextTargetMsgSeqNum(target + 1);
-    }
-
-    @Override
-    public synchronized Date getCreationTime() {
-        return new Date(out.at);
-    }
-
-    @Override
     public synchronized void reset() throws IOException {
         await(log.reset(out));
         sender = target = 1;
         log.reset(in);
     }
 
-    /** The numbers are those of the log at any time: no other process writes it while this host leads. */
-    @Override
-    public void refresh() {
-    }
+    public synchronized void incrNextSenderMsgSeqNum() throws IOException { setNextSenderMsgSeqNum(sender + 1); }
 
-    @Override
-    public void close() {
-        onClose.run();
-    }
+    public synchronized void incrNextTargetMsgSeqNum() throws IOException { setNextTargetMsgSeqNum(target + 1); }
+
+    public synchronized int getNextSenderMsgSeqNum() { return sender; }
+
+    public synchronized int getNextTargetMsgSeqNum() { return target; }
+
+    public synchronized Date getCreationTime() { return new Date(out.at); }
+
+    public void refresh() { } // the numbers are those of the log: no other process writes it while this host leads
+
+    public void close() { onClose.run(); }
 
     private long append(CqStorage storage, int number, byte[] message) throws IOException {
         Bytes<?> item = storage.item(number, (int) out.gen, message);

@@ -21,7 +21,7 @@ import java.util.function.Consumer;
  */
 public final class CqMessageStoreFactory implements MessageStoreFactory {
     public static final String DIRECTORY = "CqDirectory", TIMEOUT_MS = "CqReplicationTimeoutMs", NAME = "CqStorageName";
-    private static final long DEFAULT_TIMEOUT_MS = 10;
+    private static final int NAME_MAX = 128;
 
     private final SessionSettings settings;
     private final Consumer<SessionNotLeader> onNotLeader;
@@ -42,7 +42,7 @@ public final class CqMessageStoreFactory implements MessageStoreFactory {
     public synchronized MessageStore create(SessionID session) {
         try {
             String name = name(session);
-            long timeoutMs = settings.isSetting(session, TIMEOUT_MS) ? settings.getLong(session, TIMEOUT_MS) : DEFAULT_TIMEOUT_MS;
+            long timeoutMs = settings.isSetting(session, TIMEOUT_MS) ? settings.getLong(session, TIMEOUT_MS) : 10;
             if (timeoutMs < 0)
                 throw new ConfigError("expected " + TIMEOUT_MS + " from 0 on, got " + timeoutMs);
             CqLog log = log(settings.getString(session, DIRECTORY), name);
@@ -61,16 +61,13 @@ public final class CqMessageStoreFactory implements MessageStoreFactory {
             return log;
         Map<Long, CqStorage> wanted = new HashMap<>();
         add(name, wanted);
-        if (log == null) {
-            log = new CqLog(path, onNotLeader);
-            for (Iterator<SessionID> each = settings.sectionIterator(); each.hasNext(); ) {
-                SessionID session = each.next();
-                if (settings.isSetting(session, DIRECTORY) && path.equals(settings.getString(session, DIRECTORY)))
-                    add(name(session), wanted);
-            }
+        for (Iterator<SessionID> each = settings.sectionIterator(); log == null && each.hasNext(); ) {
+            SessionID session = each.next();
+            if (settings.isSetting(session, DIRECTORY) && path.equals(settings.getString(session, DIRECTORY)))
+                add(name(session), wanted);
         }
+        logs.put(path, log == null ? log = new CqLog(path, onNotLeader) : log);
         log.scan(wanted);
-        logs.put(path, log);
         storages.putAll(wanted);
         return log;
     }
@@ -81,7 +78,10 @@ public final class CqMessageStoreFactory implements MessageStoreFactory {
     }
 
     private String name(SessionID session) throws ConfigError {
-        return settings.isSetting(session, NAME) ? settings.getString(session, NAME) : session.toString();
+        String name = settings.isSetting(session, NAME) ? settings.getString(session, NAME) : session.toString();
+        if (name.length() + 4 > NAME_MAX)
+            throw new ConfigError("expected " + NAME + " of at most " + (NAME_MAX - 4) + " characters, got " + name);
+        return name;
     }
 
     private synchronized void release(CqLog log) {

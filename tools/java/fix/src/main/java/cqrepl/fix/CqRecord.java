@@ -28,23 +28,14 @@ public final class CqRecord {
     }
 
     public static void create(Bytes<?> to, String name) {
-        BinaryWire wire = new BinaryWire(to);
-        wire.writeEventName(CREATE).marshallable(w -> {
-            w.write("id").int64(idOf(name));
-            w.write("kind").text("sequence");
-            w.write("name").text(name);
-            w.write("epoch").int64(0);
-        });
+        new BinaryWire(to).writeEventName(CREATE).marshallable(w -> w.write("id").int64(idOf(name))
+                .write("kind").text("sequence").write("name").text(name).write("epoch").int64(0));
     }
 
-    /** Writes a record; `item` is null for a reset, which has a time. */
+    /** Writes a record; `item` is null for a reset, which has a time. The engine does not know the epoch. */
     public static void write(Bytes<?> to, String op, long id, long index, long gen, long at, Bytes<?> item) {
-        BinaryWire wire = new BinaryWire(to);
-        wire.writeEventName(op).marshallable(w -> {
-            w.write("id").int64(id);
-            w.write("index").int64(index);
-            w.write("gen").int64(gen);
-            w.write("epoch").int64(0); // the engine does not know it
+        new BinaryWire(to).writeEventName(op).marshallable(w -> {
+            w.write("id").int64(id).write("index").int64(index).write("gen").int64(gen).write("epoch").int64(0);
             if (item == null)
                 w.write("at").int64(at);
             else

@@ -14,8 +14,7 @@ final class CqStorage {
     final int prefix; // bytes before the message
     boolean isThere;
     long gen, at, next = 1;
-    int number; // of the last item
-    int outGen; // in it
+    int number, outGen; // of the last item
     String damage; // why it cannot be used; null: it can
     private long[] places = new long[64]; // index in the queue of each message, by its number; 0: none
 
@@ -27,23 +26,15 @@ final class CqStorage {
 
     /** Takes a record of this storage in, in the order of the log. */
     void apply(CqRecord record, long place) {
-        switch (record.op) {
-            case CqRecord.CREATE:
-                isThere = true;
-                break;
-            case CqRecord.RESET:
-                if (record.gen > gen)
-                    clear(record.gen, record.index, record.at);
-                break;
-            case CqRecord.APPEND:
-                if (record.gen == gen && record.index == next)
-                    append(Bytes.wrapForRead(record.item.toByteArray()), place);
-                else if (record.gen > gen || record.gen == gen && record.index > next)
-                    damage = "expected item " + next + " of generation " + gen + " of storage " + name + ", got " + record.index
-                            + " of " + record.gen + " at " + Long.toHexString(place);
-                break;
-            default: // of no sequence, or an item once more
-        }
+        boolean isItem = record.op.equals(CqRecord.APPEND), isNext = record.gen == gen && record.index == next;
+        isThere |= record.op.equals(CqRecord.CREATE);
+        if (record.op.equals(CqRecord.RESET) && record.gen > gen)
+            clear(record.gen, record.index, record.at);
+        else if (isItem && isNext)
+            append(Bytes.wrapForRead(record.item.toByteArray()), place);
+        else if (isItem && (record.gen > gen || record.gen == gen && record.index > next))
+            damage = "expected item " + next + " of generation " + gen + " of storage " + name + ", got " + record.index
+                    + " of " + record.gen + " at " + Long.toHexString(place);
     }
 
     void clear(long gen, long next, long at) {
@@ -51,6 +42,7 @@ final class CqStorage {
         this.next = next;
         this.at = at;
         number = 0;
+        damage = null;
         Arrays.fill(places, 0);
     }
 
@@ -77,11 +69,7 @@ final class CqStorage {
         places[number] = place;
     }
 
-    long place(int number) {
-        return number < places.length ? places[number] : 0;
-    }
+    long place(int number) { return number < places.length ? places[number] : 0; }
 
-    int limit() {
-        return places.length - 1;
-    }
+    int limit() { return places.length - 1; }
 }
