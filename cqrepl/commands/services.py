@@ -1,7 +1,7 @@
 """Runs the services of a host, as the file of its cluster has them."""
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,18 @@ from cqrepl.cluster.checkpoints import Checkpointer, Keeping
 from cqrepl.cluster.snapshots import GroupState, Snapshots
 from cqrepl.config.hostplan import HostPlan
 from cqrepl.config.serviceplan import ServicePlan, plan_services
+from cqrepl.grid.griddesk import GridDesk
+from cqrepl.grid.gridgroup import GridGroup, group_name
+from cqrepl.grid.loaderchoice import sql_loaders
+from cqrepl.grid.loaders import LoaderDesk
+from cqrepl.grid.partition.gridvalues import ValueCodec
 from cqrepl.host import Host
 from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
 from cqrepl.persist.persistdesk import PersistDesk, SyncJoining
 from cqrepl.persist.storage.storageservice import StorageService
 from cqrepl.queue import Cycle, Index, Queue, QueueError, cycle_of
+from cqrepl.replicator.electionsettings import LEASE_SECONDS
 from cqrepl.replicator.followfeed import CannotJoin
 from cqrepl.service.ledservice import HasLed, check_groups
 
@@ -37,27 +43,50 @@ class Services:
         self._others = frozenset(plan.settings.protocol.remote_ids) - {own}
         self._paths: Mapping[str, Path] = {**plan.sources, **plan.sinks}
         boards = [
-            BoardService(name, each, lambda: dict(self._plan.addresses))
+            BoardService(name, each, self._addresses)
             for name, each in self._plan.boards.items()
             if each.group in self._paths  # this host has a copy of it
         ]
         self.desk = TaskDesk(boards)
         self.persist = PersistDesk(
-            StorageService(each, lambda: dict(self._plan.addresses))
+            StorageService(each, self._addresses)
             for group, each in self._plan.storages.items()
             if group in self._paths
         )
-        self._services: list[HasLed] = [*self.desk.boards.values(), *self.persist.services.values()]
+        self.grids = GridDesk(self._groups(plan), self._addresses)
+        self._services: list[HasLed] = [
+            *self.desk.boards.values(),
+            *self.persist.services.values(),
+            *self.grids.groups.values(),
+        ]
         check_groups(self._services)
         self._snapshots = Snapshots(self._others, self._leader)
         self._host: Host | None = None
         self._begins: dict[str, Cycle] = {}  # of groups that this host follows, where they lead
+
+    def _groups(self, plan: HostPlan) -> Iterator[GridGroup]:
+        """The groups of map sets that this host has a copy of."""
+        election = plan.settings.election
+        lease_seconds = LEASE_SECONDS if election is None else election.lease_seconds
+        for grid in self._plan.grids.values():
+            settings = grid.settings
+            loaders, callback = sql_loaders(settings.name, grid.loaders)
+            desk = LoaderDesk(settings, loaders, callback, ValueCodec())
+            for nth in range(settings.group_count):
+                name = group_name(settings.name, nth)
+                if name in self._paths:
+                    copies = partial(self._plan.copies.__getitem__, name)
+                    yield GridGroup(settings, nth, desk, copies, lease_seconds, self._addresses)
+
+    def _addresses(self) -> dict[int, str]:
+        return dict(self._plan.addresses)
 
     @property
     def programs(self) -> list[Program]:
         """Those that its host has."""
         found: list[Program] = [self.desk] if self.desk.boards else []
         found += [self.persist] if self.persist.services else []
+        found += [self.grids] if self.grids.groups else []
         return [*found, self._snapshots] if self._services else []
 
     @asynccontextmanager

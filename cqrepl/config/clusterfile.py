@@ -6,6 +6,7 @@ place of two base paths. Both are read, each key checked against the closed tabl
 """
 
 import difflib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -200,7 +201,7 @@ class _Reader:
             parts[key.text] = node
         context, hosts = self._cluster(root, parts)
         process = self._process(parts.get("cqrepl"))
-        has_groups = bool({"cluster.groups", "persist"} & process.keys())
+        has_groups = bool({"cluster.groups", "persist", "grid"} & process.keys())
         queues = self._queues(root, parts.get("queues"), hosts, has_groups=has_groups)
         if not elects(process) and "queues" in parts:
             self._check_masters(parts["queues"], queues)
@@ -429,6 +430,8 @@ class _Reader:
 
     def _text(self, key: Key, node: Node, depth: int = 0) -> str | None:
         """A value as one text; None where it cannot be one of this key."""
+        if key.kind.takes_tree and not isinstance(node, ScalarNode):
+            return json.dumps(_plain_tree(node))
         if isinstance(node, ListNode):
             items = [self._text(key, each) for each in node.items]
             takes_list = key.kind.takes_list or (key.kind.takes_mapping and depth > 1)
@@ -470,6 +473,15 @@ def _entries(node: Node) -> Iterator[tuple[tuple[str, ...], TextSpot]]:
             yield (name.text,), name.spot
             for inner, spot in _entries(value):
                 yield (name.text, *inner), spot
+
+
+def _plain_tree(node: Node) -> object:
+    match node:
+        case MappingNode():
+            return {name.text: _plain_tree(each) for name, each in node.entries}
+        case ListNode():
+            return [_plain_tree(each) for each in node.items]
+    return node.text
 
 
 def _number(setting: Setting) -> int:

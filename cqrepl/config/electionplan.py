@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.config.clusterfile import ELECTION, ClusterConfig, QueueEntry, Setting, Settings, elects
+from cqrepl.config.gridkinds import GridPlan
 from cqrepl.config.valuekinds import Groups
+from cqrepl.protocol import AckPolicy
+from cqrepl.protocol.ackpolicy import From
 from cqrepl.replicator.electionsettings import (
     ElectionKind,
     ElectionSettings,
@@ -17,6 +20,7 @@ from cqrepl.replicator.electionsettings import (
 from cqrepl.replicator.settings import NO_HOST
 
 GROUPS: Final = "cluster.groups"
+GRID: Final = "grid"
 GROUP_PREFIX: Final = "g"
 
 
@@ -30,6 +34,7 @@ class GroupPlace:
         policy: its name, where the group is given no other.
         is_shared: other programs of the host that leads append to it.
         roll_cycle: of its queue; None: the usual one.
+        own_policy: in the place of that; None: that.
     """
 
     members: frozenset[int]
@@ -37,6 +42,7 @@ class GroupPlace:
     policy: str = "broker-quorum"
     is_shared: bool = False
     roll_cycle: str | None = None
+    own_policy: AckPolicy | None = None
 
 
 def group_places(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
@@ -48,7 +54,7 @@ def group_places(config: ClusterConfig, process: Settings) -> dict[str, GroupPla
     Raises:
         ConfigError: a member is no host of the cluster, or there is no election.
     """
-    return _numbered(config, process) | _persisted(config, process)
+    return _numbered(config, process) | _persisted(config, process) | _of_grids(config, process)
 
 
 def _numbered(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
@@ -87,6 +93,29 @@ def _persisted(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace
     }
 
 
+def grids_in(process: Settings) -> dict[str, GridPlan]:
+    """The map sets of a file, by their names."""
+    found = process[GRID].value
+    assert isinstance(found, dict)
+    return found
+
+
+def _of_grids(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
+    """Those of map sets: so many copies as no commit is without are waited for."""
+    found: dict[str, GroupPlace] = {}
+    for plan in grids_in(process).values():
+        for each in (*plan.members, *plan.settings.zones):
+            if each not in config.hosts:
+                ids = ", ".join(map(str, sorted(config.hosts)))
+                message = f"expected ids of hosts ({ids}) as members, got {each}"
+                raise process[GRID].wrong(config.path, message, plan.settings.name)
+        least = plan.settings.replicas.least
+        policy = AckPolicy(from_=least) if least else AckPolicy(from_=From.NONE)
+        for name, hosts in plan.copies(sorted(config.hosts)).items():
+            found[name] = GroupPlace(members=frozenset(hosts), first=hosts[0], own_policy=policy)
+    return found
+
+
 def _members(config: ClusterConfig, process: Settings) -> tuple[int, ...]:
     """The hosts that have copies of groups, in the order in which they lead first."""
     setting = process[GROUPS]
@@ -115,7 +144,7 @@ def with_groups(config: ClusterConfig, process: Settings) -> ClusterConfig:
     for name, place in places.items():
         if name in queues or Path(name) in taken:
             message = f"expected no other queue of the name or path of a group, got {name!r}"
-            setting = process[GROUPS if name in _numbered(config, process) else "persist"]
+            setting = process[_key_of(config, process, name)]
             raise setting.wrong(config.path, message)
         queues[name] = QueueEntry(
             name=name,
@@ -127,6 +156,13 @@ def with_groups(config: ClusterConfig, process: Settings) -> ClusterConfig:
             is_group=True,
         )
     return replace(config, queues=queues)
+
+
+def _key_of(config: ClusterConfig, process: Settings, name: str) -> str:
+    """The key that a group stands below."""
+    if name in _of_grids(config, process):
+        return GRID
+    return GROUPS if name in _numbered(config, process) else "persist"
 
 
 def election_settings(

@@ -401,7 +401,9 @@ def _policies(
     assert isinstance(setting.value, dict)
     found: dict[str, AckPolicy] = {}
     groups = {
-        name: PRESETS[each.policy] if routes.takers(name, host_id, leader_id=host_id) else ALONE
+        name: each.own_policy or PRESETS[each.policy]
+        if routes.takers(name, host_id, leader_id=host_id)
+        else ALONE
         for name, each in group_places(config, process).items()
     }
     for name, policy in (groups | setting.value).items():

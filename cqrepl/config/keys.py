@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from cqrepl.cluster.checkpoints import CheckpointSettings
+from cqrepl.config.gridkinds import GRID
 from cqrepl.config.persistkinds import PERSIST
 from cqrepl.config.queueoptions import QUEUE_OPTIONS
 from cqrepl.config.servicekinds import CHECKPOINT, RETENTION, TASKS
@@ -439,6 +440,7 @@ PROCESS: Final = _section(
         "storages that are given none; properties, a file of the replication of FIX Antenna",
         default={},
     ),
+    Key(name="grid", kind=GRID, says="map sets, each with its maps and copies", default={}),
     Key(
         name="routes",
         kind=ROUTES,

@@ -1,13 +1,15 @@
 """The services of one host, as the file of its cluster has them."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from cqrepl.broker.service import BoardSettings
 from cqrepl.cluster.checkpoints import CheckpointSettings
+from cqrepl.config.electionplan import grids_in
+from cqrepl.config.gridkinds import GridPlan
 from cqrepl.config.hostplan import HostPlan
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.persist.properties import load_properties, without_effect
@@ -24,6 +26,8 @@ class ServicePlan:
     Args:
         boards: of tasks, by their names.
         storages: by the queues that are their logs.
+        grids: map sets, by their names.
+        copies: the hosts of each of their groups, by its queue.
         checkpoints: how their states are saved.
         join: how a host that has no state comes to one.
         addresses: where clients reach hosts, by their ids.
@@ -31,6 +35,8 @@ class ServicePlan:
 
     boards: Mapping[str, BoardSettings]
     storages: Mapping[str, StorageSettings]
+    grids: Mapping[str, GridPlan]
+    copies: Mapping[str, Sequence[int]]
     checkpoints: CheckpointSettings
     join: JoinBy
     addresses: Mapping[int, str]
@@ -80,9 +86,16 @@ def plan_services(plan: HostPlan) -> ServicePlan:
         if each.group in storages:
             message = f"expected one service of a group, got board {name!r} and storages"
             raise tasks.wrong(plan.file, f"{message} on {each.group!r}", name, "group")
+    grids, protocol = grids_in(plan.process), plan.settings.protocol
+    hosts = sorted({*protocol.remote_ids, protocol.host_id})
+    copies: dict[str, list[int]] = {}
+    for grid in grids.values():
+        copies |= grid.copies(hosts)
     return ServicePlan(
         boards=tasks.value,
         storages=storages,
+        grids=grids,
+        copies=copies,
         checkpoints=replace(checkpoint.value, age_min_ms=age.value),
         join=JoinBy(str(plan.process["cluster.join"].value)),
         addresses=plan.addresses,

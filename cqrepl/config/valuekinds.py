@@ -49,6 +49,7 @@ class ValueKind:
         takes_mapping: it may stand as a mapping, whose entries become `KEY=VALUE` with commas; a
             mapping in one has spaces for them, and a list in that has `+`.
         takes_deep: a mapping may stand in that one, too, and has semicolons.
+        takes_tree: it may stand as a mapping of any depth, which becomes JSON with texts in it.
     """
 
     wanted: str
@@ -57,6 +58,7 @@ class ValueKind:
     takes_list: bool = False
     takes_mapping: bool = False
     takes_deep: bool = False
+    takes_tree: bool = False
     words: Mapping[str, object] = field(default_factory=dict)
 
     def written(self, value: object) -> str:

@@ -7,6 +7,30 @@
 3
 """
 
+from cqrepl.grid.gridsettings import (
+    GridSettings,
+    Locks,
+    MapSettings,
+    Reads,
+    ReplicaSettings,
+)
+from cqrepl.grid.gridsettings import PreloadStatus as Status
 from cqrepl.grid.localgrid import LocalGrid, local
+from cqrepl.grid.partition.gridsession import GridSession
+from cqrepl.grid.partition.token import Token
+from cqrepl.grid.remotegrid import RemoteGrid, connect
 
-__all__ = ["LocalGrid", "local"]
+__all__ = [
+    "GridSession",
+    "GridSettings",
+    "LocalGrid",
+    "Locks",
+    "MapSettings",
+    "Reads",
+    "RemoteGrid",
+    "ReplicaSettings",
+    "Status",
+    "Token",
+    "connect",
+    "local",
+]

@@ -190,7 +190,7 @@ class LoaderDesk:
     ) -> None:
         self._settings = settings
         self._callback = callback
-        self._codec = codec
+        self.codec = codec
         self._by_map: dict[str, Loader] = {}
         for name, each in settings.maps.items():
             if not each.loader:
@@ -309,7 +309,7 @@ class LoaderDesk:
         return LoaderTx(self._settings.name, partition, tx)
 
     def _change(self, change: Change) -> LoaderChange:
-        loads = self._codec.loads
+        loads = self.codec.loads
         key = loads(change.key) if change.op is not MapOp.CLEAR else None
         value = loads(change.value) if change.op is MapOp.PUT else None
         return LoaderChange(change.op, key, value)

@@ -48,6 +48,7 @@ _KINDS: Final[Mapping[str, type[int] | type[str] | type[bytes]]] = {
     "outcome": str,
     "part": int,
     "partitions": int,
+    "read": str,  # names of the maps of `reads`
     "reads": bytes,
     "rolled": bytes,
     "settings": str,

@@ -89,6 +89,7 @@ class PartitionGroup:
         partition_count, group_count: as the first record has them; 0 before.
         openings: of the leaders, in order; the latest 4,096.
         size: bytes of all entries, about.
+        last_tx: the greatest number of a transaction so far.
     """
 
     def __init__(self) -> None:
@@ -100,6 +101,7 @@ class PartitionGroup:
         self.group_count = 0
         self.openings: list[Opening] = []
         self.size = 0
+        self.last_tx = 0
         self._endings: deque[_Ending] = deque()
 
     def apply(self, index: int, said: GridWords) -> OpenTx | None:
@@ -121,6 +123,7 @@ class PartitionGroup:
         tx, is_final = said.number("tx"), said.number("final") == 1
         found = OpenTx(index, tx, said.number("part"), changes, is_final)
         self.open[tx] = found
+        self.last_tx = max(self.last_tx, tx)
         if is_final:
             self._end(index, tx, True)
         return found
@@ -203,7 +206,7 @@ class PartitionGroup:
 
     def _pieces(self) -> Iterator[GridWords]:
         counts = {"partitions": self.partition_count, "groups": self.group_count}
-        yield GridWords("grid", {"grid": self.grid, **counts})
+        yield GridWords("grid", {"grid": self.grid, "tx": self.last_tx, **counts})
         for opening in self.openings:
             yield GridWords("opening", {"epoch": opening.epoch, "index": opening.index})
         for partition, maps in self.partitions.items():
@@ -237,7 +240,7 @@ class PartitionGroup:
         index, tx, is_final = said.number("index"), said.number("tx"), said.number("final") == 1
         match said.name:
             case "grid":
-                self.grid = said.text("grid")
+                self.grid, self.last_tx = said.text("grid"), tx
                 self.partition_count = said.number("partitions")
                 self.group_count = said.number("groups")
             case "opening":

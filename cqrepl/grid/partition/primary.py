@@ -85,7 +85,8 @@ class Primary:
         self.committed: list[int] = []
         self.rolled: list[int] = []
         self._bytes_max = bytes_max
-        self._next = epoch << _EPOCH_SHIFT
+        # no number comes twice, also where a host leads again in its epoch
+        self._last_tx = max(state.last_tx, epoch << _EPOCH_SHIFT)
         self._seen: dict[int, OpenTx] = {}  # committed by the loader, and open in the state
 
     def get(self, partition: int, name: str, key: bytes) -> GridEntry | None:
@@ -141,17 +142,17 @@ class Primary:
 
     def record(self, request: TxRequest, *, is_final: bool) -> WrittenTx:
         """The record of a transaction that was checked."""
-        self._next += 1
+        self._last_tx += 1
         maps, changes = pack_changes(request.changes)
         values: dict[str, Scalar] = {
             "part": request.partition,
-            "tx": self._next,
+            "tx": self._last_tx,
             "final": int(is_final),
             "maps": maps,
             "changes": changes,
         }
         lists, listed = self._lists()
-        return WrittenTx(GridWords("tx", values | lists), self._next, listed)
+        return WrittenTx(GridWords("tx", values | lists), self._last_tx, listed)
 
     def outcome(self) -> WrittenTx | None:
         """The record of the two lists alone; None where there is no outcome to be told."""

@@ -1,0 +1,276 @@
+"""A grid on several hosts: what is acknowledged stays, what is read is not older than it says."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+import cqrepl.grid
+from cqrepl.grid.errors import Conflict, GridRefused, LoaderError, TokenLost, TokenTimeout
+from cqrepl.grid.gridsettings import Locks, MapSettings, Reads, ReplicaSettings
+from cqrepl.grid.loaders import LoaderChange, LoaderTx
+from cqrepl.grid.partition.gridwords import Change, MapOp
+from cqrepl.grid.partition.primary import TxRequest
+from cqrepl.grid.partition.token import Token
+from tests.support.grids import MAPS, SETTINGS, grids
+from tests.support.replicas import eventually
+
+
+async def test_a_program_puts_and_gets(tmp_path: Path) -> None:
+    def work(grid: cqrepl.grid.RemoteGrid) -> Token | None:
+        with grid.session() as s:
+            s.map("m").put("k", ("v", 1))
+            s.map("n").put("k", 2.5)
+        assert s.token is not None
+        with grid.session(at=str(s.token)) as late:
+            assert (late.map("m").get("k"), late.map("n").get("k")) == (("v", 1), 2.5)
+        with pytest.raises(Conflict, match="expected no entry of a key, got one"):
+            grid.session().map("m").insert("k", 1)
+        for each in range(50):
+            grid.session().map("m").put(each, each)
+        found = [key for part in range(2) for key, _ in grid.session().map("m").scan(part)]
+        assert len(found) == 51
+        with pytest.raises(GridRefused, match=r"expected a map of map set 's' \(m, n\), got 'x'"):
+            grid.session().map("x")
+        return s.token
+
+    async with grids(tmp_path) as made:
+        token = await made.use(work)
+        assert token is not None
+        assert made.group(1).led.is_serving
+        await eventually(lambda: made.group(3).state.safe >= token.index)
+
+
+async def test_what_was_acknowledged_is_there_after_a_fail_over(tmp_path: Path) -> None:
+    def write(grid: cqrepl.grid.RemoteGrid) -> Token | None:
+        for each in range(20):
+            with grid.session() as s:
+                s.map("m").put(each, each)
+                s.map("n").put(each, -each)
+        return s.token
+
+    def read(grid: cqrepl.grid.RemoteGrid) -> int:
+        s = grid.session()
+        for each in range(20):
+            assert (s.map("m").get(each), s.map("n").get(each)) == (each, -each)
+        with grid.session() as s:
+            s.map("m").put("more", 1)
+        assert s.token is not None
+        return s.token.epoch
+
+    async with grids(tmp_path) as made:
+        token = await made.use(write)
+        await made.kill(1)
+        await made.hosts.hosts[2].leaders.promote("a")
+        epoch = await made.use(read, 2, 3)
+        assert token is not None
+        assert epoch > token.epoch
+        lost = replace(token, index=token.index + 100)  # of the old epoch, and never written
+        with pytest.raises(TokenLost, match="its transaction is not committed"):
+            await made.group(3).wait_token(lost, 1.0)
+        with pytest.raises(GridRefused, match="got one of map set 's', log beef"):
+            await made.group(3).wait_token(replace(token, grid="beef"), 1.0)
+        late = replace(token, index=token.index + 100, epoch=epoch)
+        with pytest.raises(TokenTimeout, match="expected host 3 to have s/0/"):
+            await made.group(3).wait_token(late, 0.05)
+
+
+async def test_writes_wait_for_the_synchronous_replica(tmp_path: Path) -> None:
+    """And the status names whom for; one that is silent for a lease is waited for no more."""
+    settings = replace(SETTINGS, replicas=ReplicaSettings(sync=1, others=1))
+    async with grids(tmp_path, settings=settings) as made:
+        group = made.group(1)
+        request = TxRequest(0, [Change(MapOp.PUT, "m", b"sk", b"T")])
+        await eventually(lambda: len(group.fields()["peers"]) == 2)  # type: ignore[arg-type]
+        first = group.fields()["peers"][0]  # type: ignore[index]
+        await made.kill(first)
+        with trio.fail_after(10.0):
+            await group.commit(1, request)  # the asynchronous one has moved up
+        assert group.fields()["peers"] == [({2, 3} - {first}).pop()]
+        await made.kill(({2, 3} - {first}).pop())
+        with trio.move_on_after(1.5) as scope:
+            await group.commit(2, request)
+        assert scope.cancelled_caught
+        assert set(group.fields()["waitsFor"]) == {2, 3}  # type: ignore[call-overload]
+
+
+async def test_a_replica_answers_reads_with_a_token(tmp_path: Path) -> None:
+    def work(grid: cqrepl.grid.RemoteGrid) -> list[object]:
+        found = []
+        for each in range(30):
+            with grid.session() as s:
+                s.map("m").put("k", each)
+            found.append(grid.session(at=s.token).map("m").get("k"))
+        return found
+
+    async with grids(tmp_path) as made:
+        assert await made.use(work) == list(range(30))
+
+
+async def test_reads_that_any_copy_answers(tmp_path: Path) -> None:
+    """E-61: off by default; where one has no entry the primary is asked."""
+
+    def work(grid: cqrepl.grid.RemoteGrid) -> None:
+        grid.session().map("m").put("k", 1)
+        before = grid.asks()
+        for _ in range(12):
+            assert grid.session(reads="any").map("m").get("k") == 1
+        after = grid.asks()
+        assert sum(after[each] > before.get(each, 0) for each in after) >= 2
+        before = grid.asks()
+        for _ in range(12):
+            assert grid.session(reads="off").map("m").get("k") == 1
+        after = grid.asks()
+        assert sum(after[each] > before.get(each, 0) for each in after) == 1
+
+    async with grids(tmp_path) as made:
+        await made.use(work)
+
+
+async def test_pessimistic_locks_are_held_at_the_primary(tmp_path: Path) -> None:
+    maps = MAPS | {"locked": MapSettings(locks=Locks.PESSIMISTIC)}
+
+    def work(grid: cqrepl.grid.RemoteGrid) -> None:
+        one, two = grid.session(), grid.session()
+        one.begin()
+        assert one.map("locked").get("k") is None
+        two.begin()
+        with pytest.raises(cqrepl.grid.errors.LockTimeout, match="map 'locked' in partition"):
+            two.map("locked").get("k")
+        two.rollback()
+        one.map("locked").put("k", 1)
+        one.commit()
+        with grid.session() as s:
+            assert s.map("locked").get("k") == 1
+        one.begin()
+        one.map("locked").get("k")  # its connection ends
+
+    async with grids(tmp_path, settings=replace(SETTINGS, maps=maps, lock_seconds=0.3)) as made:
+        await made.use(work)
+        primary = made.group(1).primary
+        assert primary is not None
+        locks = primary.locks
+        await eventually(lambda: not locks)
+
+
+class Calls:
+    """A loader and its callback; `shared` is the back end, which outlives hosts."""
+
+    def __init__(self, shared: dict[str, object], host_id: int) -> None:
+        self.shared = shared
+        self.host_id = host_id
+        self.calls: list[str] = []
+        self.fails = ""
+        self.stops = ""
+        self.committed: set[int] = shared.setdefault("committed", set())  # type: ignore[assignment]
+
+    def preload_map(self, session: cqrepl.grid.GridSession, backing_map: object) -> None:
+        self.calls.append("preload")
+
+    def check_preload_status(
+        self, session: cqrepl.grid.GridSession, backing_map: object
+    ) -> cqrepl.grid.Status:
+        self.calls.append("check")
+        return cqrepl.grid.Status.PRELOADED_ALREADY
+
+    def begin(self, tx: LoaderTx) -> None:
+        """Nothing to begin."""
+
+    def apply(self, tx: LoaderTx, changes: Sequence[LoaderChange]) -> None:
+        self.calls.append(f"apply {changes[0].value}")
+        if self.fails == f"apply {changes[0].value}":
+            raise OSError("refused")
+
+    def commit(self, tx: LoaderTx) -> None:
+        self.calls.append("commit")
+        if self.fails == "commit":
+            raise OSError("no")
+        self.committed.add(tx.tx)
+
+    def rollback(self, tx: LoaderTx) -> None:
+        self.calls.append("rollback")
+
+    def was_committed(self, tx: LoaderTx) -> bool:
+        return tx.tx in self.committed
+
+
+LOADED = replace(SETTINGS, maps={"m": MapSettings(loader="db"), "n": MapSettings()})
+
+
+async def test_an_outcome_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
+    """With a loader a transaction is open at replicas until its outcome was told (E-52); a reader
+    with its token has it told at once. One that the loader does not commit is never seen (E-46)."""
+    shared: dict[str, object] = {}
+    desks = {each: Calls(shared, each) for each in (1, 2, 3)}
+
+    def work(grid: cqrepl.grid.RemoteGrid) -> tuple[Token, object]:
+        with grid.session() as s:
+            s.map("m").put("k", 1)
+        assert s.token is not None
+        return s.token, grid.session(at=s.token).map("m").get("k")
+
+    def fail(grid: cqrepl.grid.RemoteGrid) -> None:
+        desks[1].fails = "commit"
+        with pytest.raises(LoaderError, match="has not committed"):
+            grid.session().map("m").put("k", 2)
+        desks[1].fails = ""
+        assert grid.session().map("m").get("k") == 1
+        with grid.session() as s:
+            s.map("m").put("other", 3)
+        late = grid.session(at=s.token).map("m")
+        assert (late.get("k"), late.get("other")) == (1, 3)
+
+    async with grids(
+        tmp_path, settings=LOADED, loaders=lambda each: ({"db": desks[each]}, desks[each])
+    ) as made:
+        token, seen = await made.use(work)
+        assert seen == 1
+        part = SETTINGS.partition("m", "k")
+        await eventually(lambda: made.group(2).get_here(part, "m", b"sk") is not None)
+        assert not made.group(2).state.is_open(token.index)
+        await made.use(fail)
+    assert desks[1].calls[:3] == ["check", "check", "apply 1"]
+    assert desks[2].calls == desks[3].calls == []  # E-51
+
+
+async def test_a_new_primary_runs_open_transactions_again(tmp_path: Path) -> None:
+    """E-55 to E-59: first in first out, each on its own; what the old one has committed in the
+    back end is not given to it again."""
+    shared: dict[str, object] = {}
+    desks = {each: Calls(shared, each) for each in (1, 2, 3)}
+
+    def write(grid: cqrepl.grid.RemoteGrid) -> None:
+        for key in ("a", "b", "c"):
+            with grid.session() as s:
+                s.map("m").put(key, key)
+
+    def read(grid: cqrepl.grid.RemoteGrid) -> list[object]:
+        return [grid.session().map("m").get(key) for key in ("a", "b", "c")]
+
+    async with grids(
+        tmp_path, settings=LOADED, loaders=lambda each: ({"db": desks[each]}, desks[each])
+    ) as made:
+        await made.use(write)
+        # the outcome of `c` was not told
+        await eventually(lambda: len(made.group(2).state.undecided()) == 1)
+        await made.kill(1)
+        desks[2].fails = "apply b"
+        await made.hosts.hosts[2].leaders.promote("a")
+        assert await made.use(read, 2, 3) == ["a", "b", "c"]
+        assert desks[2].calls == ["check", "check"]
+
+
+async def test_reads_are_refused_where_replica_reads_are_off(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, reads=Reads.OFF)
+
+    def work(grid: cqrepl.grid.RemoteGrid) -> None:
+        with grid.session() as s:
+            s.map("m").put("k", 1)
+        assert grid.session().map("m").get("k") == 1
+        asked = [each for each in grid.asks().values() if each > 1]
+        assert len(asked) == 1  # E-60
+
+    async with grids(tmp_path, settings=settings) as made:
+        await made.use(work)

@@ -1,0 +1,121 @@
+"""A loader of SQL reads each row once, and a transaction is in the database and in the map, or in
+neither."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import cqrepl.grid
+from cqrepl.grid.errors import GridError, LoaderError
+from cqrepl.grid.gridsettings import GridSettings, MapSettings
+from cqrepl.grid.loaderchoice import sql_loaders
+from cqrepl.grid.loaders import LoaderTx
+from cqrepl.grid.sqlloader import SqlDatabase, SqlLoader
+from cqrepl.grid.sqlsettings import SqlLoaderSettings
+from cqrepl.routing import partition_of
+
+PARTITIONS = 7
+
+
+def filled(folder: Path, rows: int = 500) -> Path:
+    path = folder / "rows.db"
+    with sqlite3.connect(path) as db:
+        db.create_function("cq_partition", 2, partition_of, deterministic=True)
+        db.execute("create table orders (id integer primary key, customer text, count integer)")
+        db.execute("create table parts (name text primary key, weight real, p integer)")
+        values = [(n, f"customer {n}", n * 2) for n in range(rows)]
+        db.executemany("insert into orders values (?, ?, ?)", values)
+        names = [(f"n{n}", n / 4, partition_of(f"n{n}", PARTITIONS)) for n in range(rows)]
+        db.executemany("insert into parts values (?, ?, ?)", names)
+        db.execute(f"create index o on orders (cq_partition(id, {PARTITIONS}), id)")
+        plan = db.execute(
+            f"explain query plan select * from orders where cq_partition(id, {PARTITIONS}) = 3"
+        ).fetchall()
+    assert "USING INDEX o" in str(plan)
+    db.close()
+    return path
+
+
+def grid_of(
+    path: Path, log: Path | None = None, table: str = "orders"
+) -> tuple[cqrepl.grid.LocalGrid, dict[str, SqlLoader]]:
+    url = f"sqlite:///{path}"
+    sql = {
+        "orders": SqlLoaderSettings(url=url, table=table, key="id", block=20),
+        "parts": SqlLoaderSettings(url=url, table="parts", key="name", partition_column="p"),
+    }
+    maps = {name: MapSettings(loader=name) for name in sql}
+    loaders, callback = sql_loaders("s", sql)
+    settings = GridSettings(name="s", maps=maps, partitions=PARTITIONS)
+    grid = cqrepl.grid.local(log, settings=settings, loaders=loaders, callback=callback)
+    return grid, loaders  # type: ignore[return-value]
+
+
+def test_all_rows_come_once_and_not_again(tmp_path: Path) -> None:
+    path, log = filled(tmp_path), tmp_path / "log"
+    grid, loaders = grid_of(path, log)
+    with grid:
+        s = grid.session()
+        assert s.map("orders").get(77) == ("customer 77", 154)
+        assert s.map("parts").get("n8") == 2.0
+        rows = [key for p in range(PARTITIONS) for key, _ in s.map("orders").scan(p)]
+        assert (len(rows), set(rows)) == (500, set(range(500)))
+        assert [each.rows_read for each in loaders.values()] == [500, 500]
+    grid, loaders = grid_of(path, log)
+    with grid:
+        assert [each.rows_read for each in loaders.values()] == [0, 0]
+        assert grid.session().map("orders").get(499) == ("customer 499", 998)
+
+
+def test_changes_are_written_through(tmp_path: Path) -> None:
+    path = filled(tmp_path, 10)
+    grid, _ = grid_of(path)
+    with grid:
+        with grid.session() as s:
+            s.map("orders").put(3, ("Ann", 1))
+        grid.session().map("orders").remove(4)
+        grid.session().map("parts").put("new", 1.5)
+        with pytest.raises(LoaderError, match="expected a tuple of 2 values for customer, count"):
+            grid.session().map("orders").put(3, "x")
+        assert grid.session().map("orders").get(3) == ("Ann", 1)
+    with sqlite3.connect(path) as db:
+        assert db.execute("select * from orders where id in (3, 4)").fetchall() == [(3, "Ann", 1)]
+        found = db.execute("select * from parts where name = 'new'").fetchone()
+        assert found == ("new", 1.5, partition_of("new", PARTITIONS))
+        assert db.execute("select count(*) from cq_tx").fetchone() == (3,)
+    db.close()
+
+
+def test_a_transaction_is_committed_once(tmp_path: Path) -> None:
+    """By the first of two hosts: the other one finds that, and its own is taken back."""
+    path = filled(tmp_path, 10)
+    one, two = SqlDatabase(f"sqlite:///{path}"), SqlDatabase(f"sqlite:///{path}")
+    tx = LoaderTx("s", 1, 7)
+    assert not one.was_committed(tx)
+    one.begin(tx)
+    two.begin(tx)
+    one.commit(tx)
+    with pytest.raises(Exception, match="UNIQUE constraint failed: cq_tx"):
+        two.commit(tx)
+    two.rollback(tx)
+    assert two.was_committed(tx)
+    assert not two.was_committed(LoaderTx("s", 1, 8))
+
+
+def test_a_table_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """E-10: with its cause, and the other partitions go on: here all need the table."""
+    grid, _ = grid_of(filled(tmp_path, 10), table="none")
+    with grid:
+        with pytest.raises(GridError, match=r"has not started: map 'orders', partition .* 'none'"):
+            grid.session().map("orders").get(1)
+
+
+def test_rows_of_another_partition_are_refused(tmp_path: Path) -> None:
+    path = filled(tmp_path, 10)
+    with sqlite3.connect(path) as db:
+        db.execute("update parts set p = (p + 1) % 7 where name = 'n5'")
+    db.close()
+    grid, _ = grid_of(path)
+    with grid:
+        assert list(grid.faults) == [(partition_of("n5", PARTITIONS) + 1) % PARTITIONS]
