@@ -109,6 +109,7 @@ class Services:
                 self._snapshots.groups[group] = GroupState(
                     path=self._paths[group], folder=saver.folder, save=each.led.feed.save
                 )
+            await stack.enter_async_context(self.grids.answering())
             if not self._services:
                 yield
                 return
