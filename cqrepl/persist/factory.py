@@ -110,6 +110,7 @@ class PersistenceFactory:
             self._core.write(lambda numbering: numbering.create(kind, name))
         else:
             check_same(head, kind, name)
+        self._core.note_timeout(id_, timeout_s)
         return StorageAt(
             core=self._core, id=id_, name=name, serializer=serializer, timeout_s=timeout_s
         )

@@ -14,7 +14,7 @@ from cqrepl.persist.errors import PersistError
 from cqrepl.persist.factory import PersistenceFactory
 from cqrepl.persist.storage.logreader import LogReader
 from cqrepl.persist.storage.records import StorageRecord, decode_record
-from cqrepl.persist.storage.storagecore import Written
+from cqrepl.persist.storage.storagecore import WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Head, Numberer, head_of
 from cqrepl.persist.storage.storageservice import item_of
 from cqrepl.persist.storage.storagetable import StorageTable
@@ -69,7 +69,7 @@ class LocalCore:
             self._load()
         return self._numbering
 
-    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> Written | None:
+    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> WrittenRecord | None:
         """Appends the record that `make` numbers."""
         with self._guard:
             record = make(self._known())
@@ -80,13 +80,13 @@ class LocalCore:
             self._table.apply(ref, record)
             self._numbering.take(record, ref)
             self._is_unsure = False
-            return Written(record, ref, None)
+            return WrittenRecord(record, ref, None)
 
-    def settle(self, written: Written, name: str, timeout_s: float) -> bool:
+    def settle(self, written: WrittenRecord, name: str, timeout_s: float) -> bool:
         """There is no backup: it is written, and not known to be anywhere else."""
         return False
 
-    async def settle_task(self, written: Written, name: str, timeout_s: float) -> bool:
+    async def settle_task(self, written: WrittenRecord, name: str, timeout_s: float) -> bool:
         """The same in a task."""
         return False
 
@@ -109,6 +109,9 @@ class LocalCore:
     async def read_task(self, id_: int, first: int, last: int) -> list[bytes]:
         """The same in a task."""
         return await in_thread(partial(self.read, id_, first, last))
+
+    def note_timeout(self, id_: int, timeout_s: float) -> None:
+        """Nothing asks for it here."""
 
     def now(self) -> int:
         """The time of a reset, ms since 1970."""

@@ -37,7 +37,7 @@ from cqrepl.queue.files.checkpointfile import write_part
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.format.logpos import LogPos, is_on, position_at
 from cqrepl.replicator.followfeed import Checkpoints, JoinBy, ServiceFailed
-from cqrepl.service.fieldwords import FieldWords
+from cqrepl.service.fieldwords import FieldWords, Value
 from cqrepl.service.ledservice import ServiceDesk
 from cqrepl.service.servicehalf import ConversationKind, Decoder, Half, HalfAsked
 from cqrepl.surroundings import make_synced
@@ -160,10 +160,11 @@ class PersistDesk:
             if said.number("whole"):
                 visit.frozen = {each.id: each.copy() for each in storages}
                 visit.pos = pos
-            words = list(listed(storages, pos))
+            words = list(listed(storages, pos, service.timeouts))
         epoch = position_at(load_epochs(service.led.feed.path).history, pos).epoch
         for each in words:
-            half.say(FieldWords(each.name, {**each.values, "epoch": epoch}))
+            more: dict[str, Value] = {"epoch": epoch, "applied": service.appliers(pos)}
+            half.say(FieldWords(each.name, {**each.values, **more}))
 
     async def _answer(
         self, service: StorageService, visit: _Asker, half: SyncHalf, said: FieldWords
@@ -188,6 +189,10 @@ class PersistDesk:
             return
         for each in answer(storage, said, pos):
             data.say(each, counts=False)
+
+    def link(self) -> LinkView | None:
+        """The connection of a guest, once its host is there; None where that has no storages."""
+        return next(iter(self._links.values()), None)
 
     # ---- the side that asks ---------------------------------------------------------------------
 
@@ -309,6 +314,7 @@ class Conversation:
 
     Attributes:
         pos, epoch: of the list.
+        applied: the ids of the backups that have applied all of it, as far as that host knows.
     """
 
     def __init__(
@@ -318,6 +324,7 @@ class Conversation:
         answers: "trio.MemoryReceiveChannel[FieldWords]",
     ) -> None:
         self.pos = self.epoch = 0
+        self.applied = ""
         self._control = control
         self._data = data
         self._answers = answers
@@ -340,6 +347,7 @@ class Conversation:
                 raise SyncFailed(f"expected RESOURCE_LIST, got {said.name!r}")
             rows += rows_of(said)
             self.pos, self.epoch = said.number("pos"), said.number("epoch")
+            self.applied = said.text("applied")
             if not said.number("more"):
                 return rows
 

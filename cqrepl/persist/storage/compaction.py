@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from cqrepl.persist.storage.records import StorageRecord, decode_record
-from cqrepl.persist.storage.storagecore import Written
+from cqrepl.persist.storage.storagecore import WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Numberer
 from cqrepl.queue import Cycle, Index, Queue, cycle_of
 
@@ -26,7 +26,7 @@ class Compacted(Protocol):
     @property
     def age_min_ms(self) -> int: ...
     def live_below(self, ref: int) -> list[tuple[int, int, int, int]]: ...
-    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> Written | None: ...
+    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> WrittenRecord | None: ...
     def now(self) -> int: ...
 
 

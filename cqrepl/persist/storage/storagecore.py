@@ -8,7 +8,7 @@ from cqrepl.persist.storage.storagenumbers import Head, Numberer
 from cqrepl.replicator.leadership import Leading
 
 
-class Written(NamedTuple):
+class WrittenRecord(NamedTuple):
     """A record that is in the log.
 
     Args:
@@ -24,7 +24,7 @@ class Written(NamedTuple):
 class StorageCore(Protocol):
     """The log of storages, and their state. All without `_task` is for threads."""
 
-    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> Written | None:
+    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> WrittenRecord | None:
         """Appends the record that `make` numbers; None where it makes none.
 
         Raises:
@@ -33,14 +33,14 @@ class StorageCore(Protocol):
             PersistError, ValueError: as `make`.
         """
 
-    def settle(self, written: Written, name: str, timeout_s: float) -> bool:
+    def settle(self, written: WrittenRecord, name: str, timeout_s: float) -> bool:
         """Waits until backups have applied a record; False where the time is over.
 
         Raises:
             NotLeader: this host leads no longer, and it is not known whether hosts have it.
         """
 
-    async def settle_task(self, written: Written, name: str, timeout_s: float) -> bool:
+    async def settle_task(self, written: WrittenRecord, name: str, timeout_s: float) -> bool:
         """The same in a task."""
 
     def head(self, id_: int) -> Head | None:
@@ -60,6 +60,9 @@ class StorageCore(Protocol):
 
     async def read_task(self, id_: int, first: int, last: int) -> list[bytes]:
         """The same in a task."""
+
+    def note_timeout(self, id_: int, timeout_s: float) -> None:
+        """A program has opened a storage, whose writes wait so long."""
 
     def now(self) -> int:
         """The time of a reset, ms since 1970."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import Gone, NotNext
 from cqrepl.persist.storage.records import StorageRecord
-from cqrepl.persist.storage.storagecore import StorageCore, Written
+from cqrepl.persist.storage.storagecore import StorageCore, WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Head, Numberer
 
 _AT_ONCE: Final = 1000  # items that are read in one step
@@ -136,7 +136,7 @@ class StorageAt(Generic[T]):
         return self._stored(written, is_acked)
 
     @staticmethod
-    def _stored(written: Written, is_acked: bool) -> StoredIndex:
+    def _stored(written: WrittenRecord, is_acked: bool) -> StoredIndex:
         return StoredIndex(written.record.index, is_acked=is_acked)
 
     def items(self, first: int, last: int) -> list[T]:

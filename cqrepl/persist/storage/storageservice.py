@@ -24,13 +24,14 @@ from typing import BinaryIO, Final
 
 import trio
 
+from cqrepl.kernel.interface import AckLevel
 from cqrepl.net.errors import Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import Gone, NotLeader, StorageDamaged
 from cqrepl.persist.storage.compaction import compact
 from cqrepl.persist.storage.logreader import LogReader
 from cqrepl.persist.storage.records import StorageRecord, decode_record
-from cqrepl.persist.storage.storagecore import Written
+from cqrepl.persist.storage.storagecore import WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Head, Numberer, head_of
 from cqrepl.persist.storage.storagetable import Storage, StorageTable
 from cqrepl.protocol import AckPolicy
@@ -95,6 +96,7 @@ class StorageService:
     Attributes:
         table: the state; under `guard`.
         position: the index of the first excerpt that is not in the state; under `guard`.
+        timeouts: seconds that writes wait for backups, by the ids of storages that were opened.
     """
 
     sort = "persist"
@@ -110,6 +112,7 @@ class StorageService:
         self.guard = threading.Condition()
         self.position = 0
         self.unknown_waits = 0
+        self.timeouts: dict[int, float] = {}
         self._writing = threading.Lock()  # before `guard`, where both are held
         self._lead: _Lead | None = None
         self._reader: LogReader | None = None
@@ -223,6 +226,17 @@ class StorageService:
         """True while appends are taken."""
         return self._lead is not None and not self.settings.own_log
 
+    def appliers(self, pos: int) -> str:
+        """The ids of the hosts that have applied all before an excerpt, with blanks between."""
+        lead = self._lead
+        marks = {} if lead is None else lead.leading.marks()
+        hosts = [each for each, at in marks.items() if at.get(AckLevel.APPLIED, -1) >= pos - 1]
+        return " ".join(map(str, sorted(hosts)))
+
+    def note_timeout(self, id_: int, timeout_s: float) -> None:
+        """A program has opened a storage."""
+        self.timeouts[id_] = timeout_s
+
     def why_not(self) -> NotLeader:
         """The error of an append here, which names the host that leads."""
         if not self.led.has_begun:
@@ -234,7 +248,7 @@ class StorageService:
 
     # ---- writing and reading, in threads --------------------------------------------------------
 
-    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> Written | None:
+    def write(self, make: Callable[[Numberer], StorageRecord | None]) -> WrittenRecord | None:
         """Appends the record that `make` numbers; None where it makes none.
 
         Raises:
@@ -257,9 +271,9 @@ class StorageService:
                     raise self._not_leader(error) from error
                 raise
             lead.numbering.take(record, ref)
-            return Written(record, ref, lead.leading)
+            return WrittenRecord(record, ref, lead.leading)
 
-    def settle(self, written: Written, name: str, timeout_s: float) -> bool:
+    def settle(self, written: WrittenRecord, name: str, timeout_s: float) -> bool:
         """Waits until so many backups have applied a record as the group's policy says; False where
         the time is over, which is logged.
 
@@ -276,7 +290,7 @@ class StorageService:
             raise self._not_leader(error) from error
         return self._settled(outcome)
 
-    async def settle_task(self, written: Written, name: str, timeout_s: float) -> bool:
+    async def settle_task(self, written: WrittenRecord, name: str, timeout_s: float) -> bool:
         """The same in a task."""
         leading = written.leading
         assert leading is not None
@@ -295,7 +309,7 @@ class StorageService:
             raise NotLeader(text, why.leader, why.where)
         return outcome is AckOutcome.ACKED
 
-    def _warn(self, written: Written, name: str, timeout_s: float) -> bool:
+    def _warn(self, written: WrittenRecord, name: str, timeout_s: float) -> bool:
         self.unknown_waits += 1
         told = "%s: no backup is known to have index %d of storage %r after %g ms"
         _logger.warning(told, self.led, written.record.index, name, timeout_s * 1000)

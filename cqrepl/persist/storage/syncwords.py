@@ -18,8 +18,9 @@ applied after SYNC_FINISHED: records before `pos` are in the answer.
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from cqrepl.persist.storage.records import StorageKind
@@ -29,7 +30,7 @@ from wire import WireError
 
 FRAME_MAX: Final = 60_000  # bytes of rows or indexes in one word; a frame has 64 KiB
 MESSAGE_MAX: Final = 1 << 17
-_ROW: Final = struct.Struct("<qBqqqqqHH")  # id, kind, gen, at, epoch, first, next, name, damage
+_ROW: Final = struct.Struct("<qBqqqqqqHH")  # id, kind, gen ... next, timeout, name, damage
 _KINDS: Final = (StorageKind.QUEUE, StorageKind.SEQUENCE)
 _TEXT_MAX: Final = 1024
 _FIELDS: Final[FieldKinds] = {
@@ -49,6 +50,7 @@ _FIELDS: Final[FieldKinds] = {
     "pos": int,
     "crc": int,
     "why": str,
+    "applied": str,  # ids of the backups that have applied all before `pos`, with blanks between
 }
 
 
@@ -63,7 +65,12 @@ def decode_sync(data: bytes) -> FieldWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the list of storages."""
+    """A line of the list of storages.
+
+    Args:
+        timeout_ms: so long the writes of the host that was asked wait for backups; 0: not at all;
+            -1 where none of its programs has opened the storage.
+    """
 
     id: int
     kind: StorageKind
@@ -73,11 +80,18 @@ class Row:
     epoch: int
     first: int
     next: int
+    timeout_ms: int
     damage: str = ""
 
 
-def listed(storages: Iterable[Storage], pos: int) -> Iterator[FieldWords]:
-    """The words of the list, each of at most `FRAME_MAX` bytes and a row."""
+def listed(
+    storages: Iterable[Storage], pos: int, timeouts: Mapping[int, float] = MappingProxyType({})
+) -> Iterator[FieldWords]:
+    """The words of the list, each of at most `FRAME_MAX` bytes and a row.
+
+    Args:
+        timeouts: seconds that writes wait, by the ids of storages.
+    """
     rows = bytearray()
     for each in storages:
         if len(rows) >= FRAME_MAX:
@@ -85,7 +99,8 @@ def listed(storages: Iterable[Storage], pos: int) -> Iterator[FieldWords]:
             rows.clear()
         name, damage = each.name.encode(), each.damage.encode()[:_TEXT_MAX]
         kind = _KINDS.index(each.kind)
-        numbers = (each.id, kind, each.gen, each.at, each.epoch, each.first, each.next)
+        timeout_ms = round(timeouts.get(each.id, -0.001) * 1000)
+        numbers = (each.id, kind, each.gen, each.at, each.epoch, each.first, each.next, timeout_ms)
         rows += _ROW.pack(*numbers, len(name), len(damage)) + name + damage
     yield FieldWords("RESOURCE_LIST", {"rows": bytes(rows), "more": 0, "pos": pos})
 
@@ -100,7 +115,7 @@ def rows_of(said: FieldWords) -> Iterator[Row]:
     try:
         while at < len(rows):
             *numbers, name, damage = _ROW.unpack_from(rows, at)
-            id_, kind, gen, when, epoch, first, next_ = numbers
+            id_, kind, gen, when, epoch, first, next_, timeout_ms = numbers
             at += _ROW.size
             texts = rows[at : at + name].decode(), rows[at + name : at + name + damage].decode()
             at += name + damage
@@ -113,6 +128,7 @@ def rows_of(said: FieldWords) -> Iterator[Row]:
                 epoch=epoch,
                 first=first,
                 next=next_,
+                timeout_ms=timeout_ms,
                 damage=texts[1],
             )
     except (struct.error, UnicodeDecodeError, IndexError) as error:
