@@ -2,6 +2,7 @@
 whose leaders are killed and frozen."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -22,12 +23,21 @@ from cqrepl.cli.options import COUNT_MAX, EXCERPT_SIZE
 )
 @click.option("--cluster", is_flag=True, help="Three hosts that elect, and tasks on them.")
 @click.option("--persist", is_flag=True, help="Three hosts that keep sequences.")
+@click.option("--grid", is_flag=True, help="Three hosts with maps, loaded from SQLite.")
+@click.option(
+    "--rows",
+    type=click.IntRange(1000, 10_000_000),
+    default=100_000,
+    show_default=True,
+    help="With --grid: rows of both tables together.",
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(5, 3600),
     default=20,
     show_default=True,
-    help="With --cluster, --persist: for so long tasks are submitted, or items appended.",
+    help="With --cluster, --persist, --grid: for so long tasks are submitted, items appended or"
+    " money moved.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def demo(
@@ -36,6 +46,8 @@ def demo(
     keep: Path | None,
     cluster: bool,
     persist: bool,
+    grid: bool,
+    rows: int,
     seconds: float,
     as_json: bool,
 ) -> None:
@@ -52,12 +64,23 @@ def demo(
     sequences, each time until a backup has applied the item, and kills the leader on the way. Exits
     1 unless each acknowledged item is on the disk of those that are left, no number was used twice,
     and the next leader has gone on.
+
+    With --grid it starts three hosts on loopback that load two maps from a SQLite file, and kills a
+    primary when 80 % are there; then moves money between accounts while another primary is killed.
+    Exits 1 unless each row was read once, but for blocks under way, no transfer is half done, the
+    database has the same, and no read with a token was older than it.
     """
     from cqrepl.commands import outcome
     from cqrepl.commands.demo import run_demo
 
-    if cluster and persist:
-        raise click.UsageError("expected --cluster or --persist, got both")
+    if cluster + persist + grid > 1:
+        raise click.UsageError("expected one of --cluster, --persist and --grid, got several")
+    if grid:
+        from cqrepl.commands.demo import run_grid_demo
+
+        name = "cqrepl demo"
+        work = partial(run_grid_demo, rows, seconds, keep, as_json=as_json)
+        sys.exit(outcome.guarded(name, work))
     if persist:
         from cqrepl.commands.demo import run_persist_demo
 

@@ -7,6 +7,7 @@ from cqrepl.clusterdemo import run_cluster
 from cqrepl.console import exitcodes
 from cqrepl.console.endings import ended_as_by_ctrl_c
 from cqrepl.demo import check_empty, run
+from cqrepl.griddemo import run_grid
 from cqrepl.persistdemo import run_persist
 
 
@@ -38,4 +39,16 @@ def run_persist_demo(seconds: float, keep: Path | None, *, as_json: bool) -> int
     check_empty(keep)
     with ended_as_by_ctrl_c():
         is_right = run_persist(seconds, keep, as_json=as_json)
+    return exitcodes.OK if is_right else exitcodes.STOPPED
+
+
+def run_grid_demo(rows: int, seconds: float, keep: Path | None, *, as_json: bool) -> int:
+    """Has three hosts load maps and move money while primaries are killed; the exit code.
+
+    Raises:
+        NotAQueue: `keep` is there and not empty.
+    """
+    check_empty(keep)
+    with ended_as_by_ctrl_c():
+        is_right = run_grid(rows, seconds, keep, as_json=as_json)
     return exitcodes.OK if is_right else exitcodes.STOPPED

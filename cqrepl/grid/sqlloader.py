@@ -11,7 +11,7 @@ cannot both commit it.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -123,10 +123,12 @@ class SqlLoader:
 
     Attributes:
         rows_read: rows that preloads have read in this process.
+        on_block: is told of each block that was read: map, partition, rows.
     """
 
     def __init__(self, database: SqlDatabase, settings: SqlLoaderSettings) -> None:
         self.rows_read = 0
+        self.on_block: Callable[[str, int, int], None] = lambda name, partition, rows: None
         self._database = database
         self._settings = settings
 
@@ -143,6 +145,7 @@ class SqlLoader:
         with self._database.engine.connect() as connection:
             while rows := connection.execute(self._next(backing_map, last)).all():
                 self.rows_read += len(rows)
+                self.on_block(backing_map.name, partition, len(rows))
                 count, last = count + len(rows), rows[-1][0]
                 with session:
                     for key, *values in rows:
