@@ -46,12 +46,13 @@ from cqrepl.protocol.messages.fetches import REFUSED, write_refused
 from cqrepl.protocol.subhandler import HandlerKind, LinkView
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.epochfile import check_writable
-from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
+from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
+from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.queueposition import end_of_copy
 from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.replicator.queuestate.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
@@ -409,7 +410,7 @@ class FenceDesk:
             epochs=streamed.epochs.now,
             is_source=True,
             held=_IS_PAUSED if streamed.life.hold.reason is not None else "",
-            unproved=streamed.disk.unproved_when_opened,  # as it is once it has promised
+            unproved=_unproved_source(streamed),
         )
 
     def check_hears_none(self, name: str, candidate: int) -> None:
@@ -478,13 +479,27 @@ class FenceDesk:
             self.elections.promised(name, leader, epoch)
 
 
+def _unproved_source(streamed: SourceQueue) -> Index | None:
+    """As `_unproved`, of a queue that is streamed, once its host has promised."""
+    disk = streamed.disk
+    unproved = disk.unproved_when_opened
+    return disk.lacks_from if unproved is None else unproved
+
+
 def _unproved(taken: SinkQueue) -> Index | None:
-    """From where on a power cut may have torn what a copy holds, which may not be open."""
+    """From where on a power cut may have torn, or taken, what a copy holds, which may not be
+    open."""
     if taken.is_open:
-        return taken.disk.unproved_from
+        unproved = taken.disk.unproved_from
+        return taken.disk.lacks_from if unproved is None else unproved
     mark = load_synced(taken.path) if taken.is_there else None
-    doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful_before(end_of_copy(taken))
-    return Index(doubtful.start) if doubtful else None
+    if mark is None:
+        return None
+    end = end_of_copy(taken)
+    doubtful = mark.doubtful_before(end)
+    if not doubtful and mark.is_of_this_boot:
+        return None
+    return Index(doubtful.start) if doubtful else end
 
 
 def _chain_at(path: Path, first: Index) -> bytes:

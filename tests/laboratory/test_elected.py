@@ -63,3 +63,20 @@ def test_a_leader_that_thaws_when_all_its_connections_are_over_follows_the_next_
     outcome = run(plan(*frozen, seconds=45.0))
     assert outcome.broken is None, outcome.broken
     assert epochs(outcome)[:2] == ["1", "2"]
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_a_leader_that_has_lost_its_power_does_not_count_as_having_what_was_safe(
+    seed: int,
+) -> None:
+    """It comes back without its end, and with a host that was away; the copy that has all is away
+    by then."""
+    at = 11.0 + seed / 10
+    away = Fault(8.0, Kind.STOP, 3, 0, 4.0)
+    cut = Fault(at, Kind.POWER_CUT, 1, 0, 3.0)
+    kill = Fault(at + 0.05, Kind.KILL, 2, 0, 20.0)
+    changes = {"seed": seed, "seconds": 36.0, "rate": 10.0, "roll_cycle": "TEST_SECONDLY"}
+    outcome = run(plan(away, cut, kill, **changes))
+    assert outcome.broken is None, outcome.broken
+    refused = "what was safe: 2 copies expected to promise, 1 does"
+    assert any(refused in each.text for each in outcome.story)

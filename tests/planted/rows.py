@@ -698,6 +698,14 @@ now = surroundings().wall_ms()
         tests=("tests/unit/cluster/test_queue_election.py",),
     ),
     Planted(
+        name="leader-that-lost-its-power-is-sure",
+        room="cluster",
+        file="fencedesk.py",
+        text="        return taken.disk.lacks_from if unproved is None else unproved\n",
+        wrong="        return unproved\n",
+        tests=("tests/laboratory/test_elected.py",),
+    ),
+    Planted(
         name="two-words-for-one-option-taken",
         room="cli",
         file="options.py",

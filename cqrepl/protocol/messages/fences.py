@@ -83,7 +83,8 @@ class CopyPosition:
         held: why an operator's word keeps it from leading; empty where none does.
         trouble: what keeps it from being written there, when that was tried last; empty for none.
         unwritable: why no promise can be noted beside it, as was tried; empty where one can.
-        unproved: from where on a power cut may have torn what it holds; None: all is whole.
+        unproved: from where on a power cut may have torn what it holds; or its end, where one may
+            have taken what came behind. None: all is whole, and there.
         chain: over what it has of the cycle before the index that was asked for; none where no
             index was asked for, or the host cannot tell the chain.
         hears: its host hears a leader, so it promises nothing by election.

@@ -181,6 +181,14 @@ class DiskEnd:
         start = doubtful.start if doubtful else self._files.end
         return Index(start) if start < end else None
 
+    @property
+    def lacks_from(self) -> Index | None:
+        """The end of the queue, where the machine was started again since it was synced last, and
+        no copy was compared: a power cut may have taken what came behind. None where that is not
+        so."""
+        is_sure = not self._had_mark or self._files.is_of_this_boot
+        return None if is_sure else self._end()
+
     def note(self, end: int = NEXT_OF_EMPTY) -> None:
         """There is something that may not be on the disk.
 

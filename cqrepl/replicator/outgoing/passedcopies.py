@@ -22,6 +22,11 @@ class CopyDisk:
         """As `DiskEnd.unproved_when_opened` of the copy."""
         return self._copy.disk.unproved_when_opened if self._copy.is_open else None
 
+    @property
+    def lacks_from(self) -> Index | None:
+        """As `DiskEnd.lacks_from` of the copy."""
+        return self._copy.disk.lacks_from if self._copy.is_open else None
+
     def note(self, end: int) -> None:
         """Nothing: the sink has noted it."""
 
