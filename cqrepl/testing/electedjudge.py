@@ -50,15 +50,33 @@ class ElectedJudge(LedJudge):
             BrokenPromiseError: none is there in time, or a wait has not ended.
         """
         await trio.sleep(MEET_SECONDS)
-        with trio.move_on_after(LED_SECONDS):
-            while not self._has_leader:
-                await trio.sleep(LOOK_SECONDS)
+        await self._wait_for_leader()
+        if not self._has_leader and self._is_held_by_clocks():
+            await self._set_clocks()
+            await self._wait_for_leader()
         if not self._has_leader:
             text = f"hosts {self.leading} lead {self._led.name!r}, {LED_SECONDS:g} s after all met"
             raise BrokenPromiseError("leader", text)
         for each in self._elected.late_waits():
             text = f"a wait for {format_index(each.index)} goes on since {each.since:.3f} s"
             raise BrokenPromiseError("waits", text)
+
+    async def _wait_for_leader(self) -> None:
+        with trio.move_on_after(LED_SECONDS):
+            while not self._has_leader:
+                await trio.sleep(LOOK_SECONDS)
+
+    async def _set_clocks(self) -> None:
+        """An operator sets all clocks to the latest one, and has the copies go on that have stopped
+        for excerpts of times to come: a copy that has stopped promises nothing, so too few may be
+        left to elect."""
+        self._story.tell("operator", "all clocks are set to the latest one")
+        machines = [each.host.machine for each in self._led.copies.values()]
+        latest = max(each.skew_ns for each in machines)
+        for each in machines:
+            each.skew_ns = latest
+        for host in self._led.copies:
+            await self._operator.resume(host)
 
     def append_one(self) -> bool:
         """The program in the host that leads appends an excerpt; true once it has."""

@@ -59,7 +59,6 @@ FAULT_EVERY_SECONDS_CHANGING: Final = (1.5, 3.0, 6.0)
 HOSTS_ELECTED: Final = (3, 3, 3, 4, 5, 5)
 LEASES_SECONDS: Final = (1.0, 1.0, 2.0, 3.0)
 GROUPS_ELECTED: Final = (1, 1, 2)
-STEP_MAX_SECONDS: Final = 70.0  # of a clock of one that elects
 DRIFT_MAX: Final = 1 / 130  # of a clock: two differ by less than a lease allows for
 FAULT_EVERY_SECONDS_ELECTED: Final = (2.0, 4.0, 8.0)
 SHARE_WITH_BURSTS: Final = 1 / 3
@@ -278,11 +277,6 @@ class RunPlan:
         start = 2 * lease  # a leader is there by then
         faults = _faults(
             rng, pause, start, seconds, lambda at: _fault_changing(rng, WEIGHTS_ELECTED, at, count)
-        )
-        # with clocks that are hours apart copies stop, and promise nothing
-        faults = (
-            replace(each, step_s=min(max(each.step_s, -STEP_MAX_SECONDS), STEP_MAX_SECONDS))
-            for each in faults
         )
         plan = cls(
             seed=seed,
