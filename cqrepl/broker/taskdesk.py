@@ -10,6 +10,9 @@ from cqrepl.protocol import LinkView
 from cqrepl.service.ledservice import ServiceDesk
 from cqrepl.service.servicehalf import HalfAsked
 
+# what a peer has to have for a request; all others only look
+_RIGHTS: Final = {"submit": "submit"} | dict.fromkeys(("join", "finish", "fail", "leave"), "work")
+
 
 class TaskDesk:
     """All boards of one host.
@@ -36,6 +39,10 @@ class TaskDesk:
             return
         half, said = event
         board = self.boards.get(half.name)
+        right = _RIGHTS.get(said.name, "observe")
+        if board is not None and (lacks := link.refusal(right, board.settings.group)):
+            half.say(TaskWords("refused", {"ask": said.number("ask"), "why": lacks}))
+            return
         if board is not None:
             board.asked(half, said)
             return

@@ -129,6 +129,9 @@ class FenceDesk:
 
     async def told(self, link: LinkView, event: object) -> None:
         if isinstance(event, Asked):
+            if why := link.refusal("lead", event.name):
+                event.answer(write_refused(why))
+                return
             await self._asked_in.send(event)
         else:
             assert isinstance(event, FenceTold)

@@ -243,6 +243,8 @@ class SnapshotKind:
         assert isinstance(body, SnapshotRequest)
         if self.members and link.remote_id not in self.members:
             return f"expected a host of this cluster, got host {link.remote_id}"
+        if why := link.refusal("read", csp.removeprefix(CSP_PREFIX)):
+            return why
         giving = Giving(csp, cid, body, link)
         link.tell(giving)
         return giving

@@ -24,6 +24,7 @@ from cqrepl.config.tlskeys import tls_settings
 from cqrepl.config.valuekinds import HOST_ID_SIGN, OTHERS, Unfit
 from cqrepl.config.yamltree import shown
 from cqrepl.net.address import Address
+from cqrepl.net.rights import Rights
 from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.net.tlssettings import PlainSettings
 from cqrepl.protocol import AckPolicy, ProtocolSettings, WireShape
@@ -341,6 +342,7 @@ def _host_settings(
         limits=_limits(values["limitRate"]),
         limit_bytes_per_s=_rates(values["limitRate"]).get(OTHERS, 0),
         tls=tls_settings(values, host_id),
+        rights=_rights(values["rights"]),
     )
     protocol = ProtocolSettings(
         host_id=host_id,
@@ -495,6 +497,11 @@ def _check_plain(config: ClusterConfig, setting: Setting) -> None:
         raise setting.wrong(
             config.path, f"plain: the id of a host ({ids}) expected, {host_id} came"
         )
+
+
+def _rights(value: object) -> Rights:
+    assert isinstance(value, Rights)
+    return value
 
 
 def _rates(value: object) -> dict[str, int]:

@@ -10,6 +10,7 @@ from cqrepl.cluster.checkpoints import CheckpointSettings
 from cqrepl.config.gridkinds import GRID
 from cqrepl.config.persistkinds import PERSIST
 from cqrepl.config.queueoptions import QUEUE_OPTIONS
+from cqrepl.config.rightskeys import RIGHTS
 from cqrepl.config.servicekinds import CHECKPOINT, RETENTION, TASKS
 from cqrepl.config.tlskeys import PLAIN
 from cqrepl.config.valuekinds import (
@@ -35,6 +36,7 @@ from cqrepl.config.valuekinds import (
     time,
 )
 from cqrepl.net.address import Address
+from cqrepl.net.rights import ALL_USUAL
 from cqrepl.net.settings import LIMIT_MAX, NetSettings
 from cqrepl.net.tlssettings import TlsMode
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
@@ -441,6 +443,14 @@ PROCESS: Final = _section(
         default={},
     ),
     Key(name="grid", kind=GRID, says="map sets, each with its maps and copies", default={}),
+    Key(
+        name="rights",
+        kind=RIGHTS,
+        says="what hosts (by ids, or `hosts`) and guests (by names, or `guests`) may "
+        "do with queues, whose names may be patterns; nothing else then",
+        default=ALL_USUAL,
+        is_live=True,
+    ),
     Key(
         name="routes",
         kind=ROUTES,

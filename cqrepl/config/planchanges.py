@@ -262,6 +262,7 @@ def _merged_settings(old: HostSettings, new: HostSettings, kept: Set[str]) -> Ho
             guest_bytes_per_s=new.net.guest_bytes_per_s,
             limits=new.net.limits,
             limit_bytes_per_s=new.net.limit_bytes_per_s,
+            rights=new.net.rights,
             tls=replace(
                 old.net.tls,
                 ca=new.net.tls.ca or old.net.tls.ca,

@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import trio
@@ -17,10 +18,12 @@ from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program, check_kinds
 from cqrepl.net.pump import Pump
+from cqrepl.net.rights import Right, Subject
 from cqrepl.net.roster import Roster
 from cqrepl.net.settings import NetSettings
 from cqrepl.net.tlsgate import EXPECTED, TlsGate, warn_of_plain
 from cqrepl.net.tlsline import TlsLine
+from cqrepl.net.tlssettings import is_local_name
 from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
 from cqrepl.protocol.capabilities import ENDED_CAPABILITY, QUEUES_CAPABILITY
 from cqrepl.protocol.greeting import ANY_HOST
@@ -48,12 +51,14 @@ class _Way:
         line: its TLS; None where it has none.
         refused: why its peer is not let in, once it has said who it is; or empty.
         hosts: ids that a peer may have, which are no guests; None: as the settings say.
+        is_local: the peer is on this machine.
     """
 
     host_id: int | None = None
     line: TlsLine | None = None
     refused: str = ""
     hosts: frozenset[int] | None = None
+    is_local: bool = False
 
 
 class Endpoint:
@@ -139,7 +144,9 @@ class Endpoint:
 
     def change(self, net: NetSettings, protocol: ProtocolSettings) -> None:
         """Other limits, for connections that come from now on; of what hosts are sent, at once."""
-        self.settings, self.protocol = net, protocol
+        rights, self.settings, self.protocol = self.settings.rights, net, protocol
+        if net.rights != rights:
+            self.renew("the rights of peers have changed")
         self._roster.guests_max = net.guests_max
         for pump in self._live:
             pump.look_at_limit()
@@ -297,6 +304,7 @@ class Endpoint:
             await trio.aclose_forcefully(wire)
             await trio.sleep_forever()
         label = listener.peer_name(wire)
+        way = replace(way, is_local=is_local_name(label))
         connection = Connection(self._config(way), trio.current_time())
         window = surroundings().rarely("window", EXCERPTS_MAX, 1, 9, 40)
         if window < EXCERPTS_MAX:
@@ -384,7 +392,22 @@ class Endpoint:
             takes=self._takes,
             programs=self._kinds,
             takes_guests=self.settings.guests_max > 0 and way.hosts is None,
+            refusal=partial(self._lacks, way),
         )
+
+    def _lacks(self, way: _Way, host_id: int, guest: str, right: str, queue: str) -> str:
+        """The reason that a peer may not do something with a queue; empty where it may."""
+        peer = None if way.line is None else way.line.peer
+        if peer is not None and not host_id:
+            guest = next(iter(sorted(peer.guests)), guest)
+        subject = Subject(
+            host_id=host_id,
+            guest=guest,
+            is_local=way.is_local,
+            is_plain=way.line is None and self.settings.tls.is_on,
+            has_tls=peer is not None,
+        )
+        return self.settings.rights.refusal(subject, Right(right), queue)
 
 
 def _silent(line: TlsLine | None) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.address import Address
+from cqrepl.net.rights import ALL_USUAL, Rights
 from cqrepl.net.tlssettings import NO_TLS, TlsMode, TlsSettings, is_local
 
 LIMIT_MAX: Final = 1 << 40  # bytes of excerpts a second
@@ -28,6 +29,7 @@ class NetSettings:
         limits: how many bytes of excerpts a second hosts are sent, by their ids; 0 for any number.
         limit_bytes_per_s: the same of every other host.
         tls: which connections are encrypted, and by which certificates.
+        rights: what peers may do with which queues.
 
     Raises:
         ValueError: keys that do not fit together, or a number beyond its limit.
@@ -44,6 +46,7 @@ class NetSettings:
     limits: Mapping[int, int] = field(default_factory=dict)
     limit_bytes_per_s: int = 0
     tls: TlsSettings = NO_TLS
+    rights: Rights = ALL_USUAL
 
     def __post_init__(self) -> None:
         has_peers = bool(self.peers) and self.connect is None

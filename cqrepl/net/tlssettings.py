@@ -119,9 +119,19 @@ class TlsSettings:
 NO_TLS: Final = TlsSettings()
 
 
+def is_local_name(text: str) -> bool:
+    """The same, of an address as a log has it."""
+    try:
+        return is_local(Address.parse(text))
+    except ValueError:
+        return False  # the peer is gone
+
+
 def is_local(address: Address) -> bool:
     """True for an address that no other machine reaches."""
     try:
-        return ipaddress.ip_address(address.host).is_loopback
+        number = ipaddress.ip_address(address.host)
+        mapped = number.ipv4_mapped if isinstance(number, ipaddress.IPv6Address) else None
+        return (mapped or number).is_loopback
     except ValueError:
         return address.host == LOCAL_NAME

@@ -3,7 +3,7 @@
 Ids are written from the receiver's point of view: `remote_id` on the wire is the sender's own.
 """
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -23,6 +23,10 @@ _HOST_SHIFT: Final = 48
 _GUEST_CIDS: Final = 0x7FFF
 
 
+def _allowed(host_id: int, guest: str, right: str, queue: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionConfig:
     """The description of our side of one connection, and of what our side accepts.
@@ -32,6 +36,8 @@ class ConnectionConfig:
         takes: the queues that a sink takes from the network.
         programs: of each program, the rows that it adds to the handler table.
         takes_guests: a peer that is no member is let in.
+        refusal: why a peer may not do something with a queue: its host id and guest's name, the
+            right, the queue; empty where it may.
         cid_first: cids that we choose count up from here; 0 for those of our host id.
     """
 
@@ -40,6 +46,7 @@ class ConnectionConfig:
     takes: Set[str] = frozenset()
     programs: tuple[tuple[HandlerKind, ...], ...] = ()
     takes_guests: bool = True
+    refusal: Callable[[int, str, str, str], str] = _allowed
     cid_first: int = 0
 
     @property

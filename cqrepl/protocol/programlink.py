@@ -30,6 +30,9 @@ class ProgramLink:
     def capabilities(self) -> Set[str]:
         return self._connection.capabilities
 
+    def refusal(self, right: str, queue: str) -> str:
+        return self._connection.refusal(right, queue)
+
     def register(self, csp: str, kind: HandlerKind, body: object, handler: SubHandler) -> Cid:
         return self._connection.register(csp, kind, body, handler)
 

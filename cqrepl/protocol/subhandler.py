@@ -61,6 +61,13 @@ class LinkView(Protocol):
         """The capabilities that the peer has announced; empty for Java, and for peers before the
         announcement."""
 
+    def refusal(self, right: str, queue: str) -> str:
+        """The reason that the peer may not do something with a queue; empty where it may.
+
+        Args:
+            right: its word, such as `fetch`.
+        """
+
     def register(self, csp: str, kind: "HandlerKind", body: object, handler: SubHandler) -> Cid:
         """Registers a handler at the peer, with `handler` as our half; gives the cid.
 

@@ -103,11 +103,13 @@ class Router:
         self._removed: set[Cid] = set()  # whose `ended` is still to come
         self._failed: list[GuardedHandler] = []  # of the program, that are still to be removed
         self.report: Callable[[str, Exception], None] = unheard
+        self._guest = ""  # name of a peer that is one
 
     def opened(self, remote_id: int, announced: Announcement | None, *, is_guest: bool) -> None:
         """The peer's UberHandler was accepted."""
         self.remote_id, self.is_guest, self.is_open = remote_id, is_guest, True
         if announced is not None:
+            self._guest = announced.name
             self.capabilities = announced.capabilities
             on_both = announced.capabilities & CORE_CAPABILITIES
             self.outbox.has_lineage = LINEAGE_CAPABILITY in on_both
@@ -217,6 +219,10 @@ class Router:
             self.peer_has_extension = True
 
     # the connection as a program's handlers see it
+
+    def refusal(self, right: str, queue: str) -> str:
+        guest = self._guest if self.is_guest else ""
+        return self.config.refusal(self.remote_id, guest, right, queue)
 
     def register(self, csp: str, kind: HandlerKind, body: object, handler: SubHandler) -> Cid:
         self._require_open()

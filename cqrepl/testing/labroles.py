@@ -85,6 +85,13 @@ def serving_one_way(start: HostStart, path: Path, name: str) -> AbstractAsyncCon
     return serve_sink(queues, programs=start.programs, touch_ahead_bytes=0, **options)
 
 
+# guests of a laboratory are on machines of their own
+_RIGHTS: Final = (
+    "hosts: [read, follow, return, lead, fetch, observe],"
+    " guests: [read, fetch, submit, work, write, observe]"
+)
+
+
 @dataclass(kw_only=True)
 class LabFile:
     """The file of a cluster as a host has it, which operators change.
@@ -127,6 +134,7 @@ class LabFile:
             lease_ms = round(self.lease * 1000)
             rest += f", cluster: {{ election: majority, leaseTimeout: {lease_ms}ms }}"
         rest += f", {self.settings}" if self.settings else ""
+        rest += f", rights: {{ '*': {{ {_RIGHTS} }} }}"
         text = _CLUSTER.format(
             interval=HEARTBEAT_MS,
             timeout=TIMEOUT_MS,

@@ -3,7 +3,8 @@
 Where it does not, the source hears why: that it may offer it again, or that it is refused.
 """
 
-from typing import Protocol
+import logging
+from typing import Final, Protocol
 
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol.cid import Cid
@@ -14,6 +15,8 @@ from cqrepl.replicator.incoming.epochdesk import EpochDesk
 from cqrepl.replicator.incoming.sinkpauses import SinkPauses
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.queuestate.stops import Stop
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class LettingGo(Protocol):
@@ -38,6 +41,7 @@ class OfferGate:
         self._epochs = epochs
         self._connection = connection
         self._pauses = pauses
+        self._lacking: set[str] = set()  # queues that the peer may not lead
 
     def lets_in(self, session: LettingGo, event: QueueOffered, queue: SinkQueue) -> bool:
         """True when this offer is to be answered; then the path that the queue has come is kept.
@@ -49,6 +53,12 @@ class OfferGate:
         held, stop = queue.life.hold.reason, queue.life.stop
         if held is not None:
             session.put_off(event.cid, held.message)
+            return False
+        if why := self._connection.link.refusal("lead", queue.name):
+            if queue.name not in self._lacking:  # a peer may offer it again and again
+                self._lacking.add(queue.name)
+                _logger.warning("refused: %s", why)
+            self._connection.stop_queue(event.cid, StopReason.REFUSED, why)
             return False
         if self._epochs.is_refused(event, queue):
             return False

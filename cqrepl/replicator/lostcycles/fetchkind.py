@@ -61,6 +61,8 @@ class FetchKind:
         path = self.paths.get(csp.removeprefix(CSP_PREFIX))
         if path is None or not csp.startswith(CSP_PREFIX):
             return _Giver(csp, None, "there is no queue of this name here", Cycle(body), self.gives)
+        if why := link.refusal("fetch", csp.removeprefix(CSP_PREFIX)):
+            return _Giver(csp, None, why, Cycle(body), self.gives)
         return _Giver(csp, path, "", Cycle(body), self.gives)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import Connection
+from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.states import ConnectionState
@@ -106,6 +106,9 @@ class OfferDesk:
         for each in [self._queues[name] for name in names if not self._pauses.holds(name)]:
             if each.life.hold.reason is not None:
                 continue
+            if why := self._connection.link.refusal("follow", each.name):
+                self._tell_refused(each.name, why)
+                continue
             try:
                 assert self._connection.remote_id is not None
                 marks = each.marks_of(self._connection.remote_id)
@@ -159,6 +162,14 @@ class OfferDesk:
             )
             self.let_go.add(cid)
             self._connection.stop_queue(cid, stop.reason, stop.message)
+
+    def _tell_refused(self, name: str, why: str) -> None:
+        """The peer may not have the queue: it hears so once, and it is logged once."""
+        if name in self.failed:
+            return
+        self._pump.log.tell(logging.WARNING, self._pump.label, f"refused: {why}")
+        host_id = self._connection.remote_id
+        self._tell_stop(Stop(name=name, reason=StopReason.REFUSED, message=why, host_id=host_id))
 
     def _not_offered(self, queue: SourceQueue, error: QueueError | OSError) -> None:
         error = queue.cause_of(error)

@@ -118,6 +118,8 @@ class ReturnDesk:
             ReturnRefused: it may not.
             CopyBehind: this is a copy, which may get there yet.
         """
+        if why := self._connection.link.refusal("return", each.queue.name):
+            raise ReturnRefused(why, path=each.queue.path)
         ends = (self._connection.source(each.cid).offer.next_index, next_index)
         if each.queue.copy is not None:
             check_return_to_copy(each.marks.host_id, ends, each.queue.copy)
