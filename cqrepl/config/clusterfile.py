@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.config.errors import ConfigError, TextSpot
+from cqrepl.config.keykinds import REQUIRED, Key, Section
 from cqrepl.config.keys import (
     CLUSTER,
     CONTEXT,
@@ -21,10 +22,7 @@ from cqrepl.config.keys import (
     PARTS,
     PROCESS,
     QUEUE,
-    REQUIRED,
     ROOT_TAGS,
-    Key,
-    Section,
 )
 from cqrepl.config.valuekinds import Unfit
 from cqrepl.config.yamltree import (

@@ -17,13 +17,15 @@ from cqrepl.config.clusterfile import (
 )
 from cqrepl.config.electionplan import election_settings, group_places, with_groups
 from cqrepl.config.errors import ConfigError
-from cqrepl.config.keys import OTHER_VARIABLES, VARIABLE_PREFIX, process_keys
+from cqrepl.config.keykinds import VARIABLE_PREFIX
+from cqrepl.config.keys import OTHER_VARIABLES, process_keys
 from cqrepl.config.queuemembers import options_by_queue
 from cqrepl.config.routes import Routes
 from cqrepl.config.tlskeys import tls_settings
 from cqrepl.config.valuekinds import HOST_ID_SIGN, OTHERS, Unfit
 from cqrepl.config.yamltree import shown
 from cqrepl.net.address import Address
+from cqrepl.net.limits import LimitSettings
 from cqrepl.net.rights import Rights
 from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.net.tlssettings import PlainSettings
@@ -343,6 +345,7 @@ def _host_settings(
         limit_bytes_per_s=_rates(values["limitRate"]).get(OTHERS, 0),
         tls=tls_settings(values, host_id),
         rights=_rights(values["rights"]),
+        cost=_cost(values),
     )
     protocol = ProtocolSettings(
         host_id=host_id,
@@ -497,6 +500,18 @@ def _check_plain(config: ClusterConfig, setting: Setting) -> None:
         raise setting.wrong(
             config.path, f"plain: the id of a host ({ids}) expected, {host_id} came"
         )
+
+
+def _cost(values: Mapping[str, object]) -> LimitSettings:
+    handshake = values["limits.handshake"]
+    assert isinstance(handshake, float)
+    return LimitSettings(
+        connections=_integer(values["limits.connections"]),
+        per_address=_integer(values["limits.perAddress"]),
+        unauthenticated=_integer(values["limits.unauthenticated"]),
+        handshake_seconds=handshake,
+        guest_requests_per_s=_integer(values["limits.guestRequests"]),
+    )
 
 
 def _rights(value: object) -> Rights:

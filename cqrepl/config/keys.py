@@ -1,24 +1,27 @@
 """The closed table of all keys: Chronicle's, and ours below `cqrepl`."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from cqrepl.cluster.checkpoints import CheckpointSettings
 from cqrepl.config.gridkinds import GRID
+from cqrepl.config.keykinds import (
+    REQUIRED,
+    VARIABLE_PREFIX,
+    Key,
+    Section,
+    section_of,
+    unused_key,
+)
+from cqrepl.config.operatekeys import LIMITS, TLS
 from cqrepl.config.persistkinds import PERSIST
 from cqrepl.config.queueoptions import QUEUE_OPTIONS
 from cqrepl.config.rightskeys import RIGHTS
 from cqrepl.config.servicekinds import CHECKPOINT, RETENTION, TASKS
-from cqrepl.config.tlskeys import PLAIN
 from cqrepl.config.valuekinds import (
     ADDRESSES,
-    ANYTHING,
     ARGUMENTS,
     BOOLEAN,
-    FILE,
     GROUPS,
     LISTENING,
     PATH,
@@ -27,7 +30,6 @@ from cqrepl.config.valuekinds import (
     ROUTES,
     TEXT,
     ZOOKEEPER,
-    ValueKind,
     choice,
     hosts_or,
     integer,
@@ -38,14 +40,12 @@ from cqrepl.config.valuekinds import (
 from cqrepl.net.address import Address
 from cqrepl.net.rights import ALL_USUAL
 from cqrepl.net.settings import LIMIT_MAX, NetSettings
-from cqrepl.net.tlssettings import TlsMode
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import EXCERPT_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
 from cqrepl.replicator.electionsettings import LEASE_SECONDS, LEASE_SECONDS_MIN, ElectionKind
 from cqrepl.replicator.followfeed import JoinBy
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
-VARIABLE_PREFIX: Final = "CQREPL_"
 # those of no key: of options, of the kernel, of builds and of tests
 OTHER_VARIABLES: Final = frozenset(
     VARIABLE_PREFIX + each
@@ -57,71 +57,13 @@ _SIZE_MAX: Final = 1 << 40
 HOST_ID: Final = integer(1, 127)
 
 
-class _Required(Enum):
-    REQUIRED = "required"
-
-
-REQUIRED: Final = _Required.REQUIRED  # as the default of a key that has to be there
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """One key of a mapping.
-
-    Args:
-        says: what it means, for people.
-        default: its value where it is not there; REQUIRED where it has to be.
-        is_used: false for what only a JVM can do: it is accepted, and has no effect.
-        is_live: a host that runs takes on another value, with `cqrepl reload`.
-        tag: the type that the value may be marked with.
-        prefix: what stands before its name in that of its variable.
-    """
-
-    name: str
-    kind: ValueKind
-    says: str
-    default: object = None
-    is_used: bool = True
-    is_live: bool = False
-    tag: str | None = None
-    prefix: str = ""
-
-    @property
-    def variable(self) -> str:
-        """The environment variable of a key below `cqrepl`."""
-        return VARIABLE_PREFIX + self.prefix + re.sub(r"([A-Z])", r"_\1", self.name).upper()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """The keys of one kind of mapping.
-
-    Args:
-        title: how errors call the mapping.
-        tags: the types that it may be marked with.
-    """
-
-    title: str
-    tags: frozenset[str]
-    keys: Mapping[str, Key]
-
-
-def _section(title: str, tags: tuple[str, ...], *keys: Key) -> Section:
-    return Section(title=title, tags=frozenset(tags), keys={key.name: key for key in keys})
-
-
-def _unused(name: str) -> Key:
-    says = "of a JVM: accepted, and without effect here"
-    return Key(name=name, kind=ANYTHING, says=says, is_used=False)
-
-
 _BEATS: Final = HeartbeatSettings()
 _PROTOCOL: Final = ProtocolSettings()
 _NET: Final = NetSettings(listen=Address("127.0.0.1", 0))
 _SOURCE: Final = SourceSettings()
 _SINK: Final = SinkSettings()
 
-CONTEXT: Final = _section(
+CONTEXT: Final = section_of(
     "context",
     ("!QueueClusterContext",),
     Key(
@@ -146,17 +88,17 @@ CONTEXT: Final = _section(
         default="BINARY_LIGHT",
         tag="!WireType",
     ),
-    _unused("retryInterval"),
-    _unused("affinityCPU"),
-    _unused("pauserSupplier"),
-    _unused("replicationPauserSupplier"),
-    _unused("serverThreadingStrategy"),
-    _unused("procPrefix"),
-    _unused("localName"),
-    _unused("localIdentifier"),
+    unused_key("retryInterval"),
+    unused_key("affinityCPU"),
+    unused_key("pauserSupplier"),
+    unused_key("replicationPauserSupplier"),
+    unused_key("serverThreadingStrategy"),
+    unused_key("procPrefix"),
+    unused_key("localName"),
+    unused_key("localIdentifier"),
 )
 
-HOST: Final = _section(
+HOST: Final = section_of(
     "host",
     ("!HostDetails",),
     Key(name="hostId", kind=HOST_ID, says="its id; each has its own", default=REQUIRED),
@@ -166,10 +108,10 @@ HOST: Final = _section(
         says="HOST:PORT where it listens and is dialled, or a name out of `addresses`; a host "
         "without one only dials",
     ),
-    _unused("tcpBufferSize"),
+    unused_key("tcpBufferSize"),
 )
 
-QUEUE: Final = _section(
+QUEUE: Final = section_of(
     "queue",
     ("!ReplicatedQueueCfg",),
     Key(name="path", kind=PATH, says="directory below the base path; the queue's name if none"),
@@ -197,7 +139,7 @@ QUEUE: Final = _section(
     ),
 )
 
-SOURCE: Final = _section(
+SOURCE: Final = section_of(
     "source",
     (),
     Key(
@@ -250,7 +192,7 @@ SOURCE: Final = _section(
     ),
 )
 
-SINK: Final = _section(
+SINK: Final = section_of(
     "sink",
     (),
     Key(
@@ -287,7 +229,7 @@ SINK: Final = _section(
     ),
 )
 
-CLUSTER: Final = _section(
+CLUSTER: Final = section_of(
     "cluster",
     (),
     Key(
@@ -347,56 +289,7 @@ CLUSTER: Final = _section(
     ),
 )
 
-_TLS: Final = "TLS_"
-TLS: Final = _section(
-    "tls",
-    (),
-    Key(
-        name="mode",
-        kind=choice(*(each.value for each in TlsMode)),
-        says="off: none; on: TLS 1.3 with certificates at both ends, but for hosts in `plain`; "
-        "required: and these are on this machine",
-        default=TlsMode.OFF.value,
-        prefix=_TLS,
-    ),
-    Key(
-        name="ca",
-        kind=FILE,
-        says="certificates that sign those of peers (PEM); $hostId stands for the host's id",
-        is_live=True,
-        prefix=_TLS,
-    ),
-    Key(
-        name="cert",
-        kind=FILE,
-        says="this host's certificate, of URI cqrepl-host:ID; $hostId stands for the id",
-        is_live=True,
-        prefix=_TLS,
-    ),
-    Key(
-        name="key",
-        kind=FILE,
-        says="its private key, which only its owner can read; $hostId stands for the id",
-        is_live=True,
-        prefix=_TLS,
-    ),
-    Key(
-        name="crl",
-        kind=FILE,
-        says="list of revoked certificates; none are if not given",
-        is_live=True,
-        prefix=_TLS,
-    ),
-    Key(
-        name="plain",
-        kind=PLAIN,
-        says="hosts that are met without TLS, as Java's: where they are waited for, from which "
-        "networks they come, and their ids",
-        prefix=_TLS,
-    ),
-)
-
-PROCESS: Final = _section(
+PROCESS: Final = section_of(
     "cqrepl",
     (),
     Key(
@@ -525,6 +418,7 @@ PARTS: Final[Mapping[str, Section]] = {
     "sink": SINK,
     "cluster": CLUSTER,
     "tls": TLS,
+    "limits": LIMITS,
 }
 ROOT_TAGS: Final = frozenset({"!QueueReplicationCfg", "!ChronicleQueueReplicationCfg"})
 

@@ -263,6 +263,7 @@ def _merged_settings(old: HostSettings, new: HostSettings, kept: Set[str]) -> Ho
             limits=new.net.limits,
             limit_bytes_per_s=new.net.limit_bytes_per_s,
             rights=new.net.rights,
+            cost=new.net.cost,
             tls=replace(
                 old.net.tls,
                 ca=new.net.tls.ca or old.net.tls.ca,

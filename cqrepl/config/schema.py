@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from cqrepl.config.keys import CONTEXT, HOST, PARTS, PROCESS, QUEUE, REQUIRED, Key, Section
+from cqrepl.config.keykinds import REQUIRED, Key, Section
+from cqrepl.config.keys import CONTEXT, HOST, PARTS, PROCESS, QUEUE
 
 Schema = dict[str, object]
 _SPOTS: Final = (

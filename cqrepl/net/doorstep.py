@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Final, Protocol
 
 UNGREETED_MAX: Final = 8  # from one machine
+UNGREETED_ALL_MAX: Final = 64  # from all of them
 
 
 class Waiting(Protocol):
@@ -19,17 +20,27 @@ class Waiting(Protocol):
 
 
 class Doorstep:
-    """These connections, in the order in which they came."""
+    """These connections, in the order in which they came.
 
-    def __init__(self) -> None:
+    Args:
+        each_max: from one machine.
+        all_max: from all of them.
+    """
+
+    def __init__(self, each_max: int = UNGREETED_MAX, all_max: int = UNGREETED_ALL_MAX) -> None:
+        self.each_max = each_max
+        self.all_max = all_max
         self._machines: dict[Waiting, str] = {}
 
     def enter(self, machine: str, each: Waiting) -> None:
         """One more has connected from this machine; its oldest may have to go for that."""
         self._machines[each] = machine
-        if Counter(self._machines.values())[machine] > UNGREETED_MAX:
+        if Counter(self._machines.values())[machine] > self.each_max:
             oldest = next(one for one, where in self._machines.items() if where == machine)
-            self._dismiss(oldest, f"more than {UNGREETED_MAX} of this address said nothing yet")
+            self._dismiss(oldest, f"more than {self.each_max} of this address said nothing yet")
+        if len(self._machines) > self.all_max:
+            oldest = next(iter(self._machines))
+            self._dismiss(oldest, f"more than {self.all_max} have said nothing yet")
 
     def leave(self, each: Waiting) -> None:
         """It has said who it is, or is gone."""

@@ -14,6 +14,7 @@ from cqrepl.net import dialer, listener
 from cqrepl.net.address import Address
 from cqrepl.net.doorstep import Doorstep
 from cqrepl.net.errors import Refused, Unreachable
+from cqrepl.net.limits import GuestPace
 from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program, check_kinds
@@ -32,7 +33,6 @@ from cqrepl.protocol.sendwindow import EXCERPTS_MAX
 from cqrepl.surroundings import surroundings
 
 LOOK_SECONDS: Final = 0.5  # between two looks for peers, of one that gives up
-HANDSHAKE_SECONDS: Final = 5.0  # of TLS
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
 
 # of peers that let go of a queue, and take or offer it anew, on one connection
@@ -92,7 +92,8 @@ class Endpoint:
         self._programs = programs
         self._kinds = tuple(each.kinds for each in programs)
         self._roster = Roster(net.guests_max)
-        self._doorstep = Doorstep()
+        self._doorstep = Doorstep(net.cost.per_address, net.cost.unauthenticated)
+        self._guest_pace = GuestPace(net.cost.guest_requests_per_s)
         self._log = PeerLog()
         own_id = None if protocol.guest else protocol.host_id
         self.gate = TlsGate(net, own_id, self._doorstep, self._log)
@@ -148,6 +149,9 @@ class Endpoint:
         if net.rights != rights:
             self.renew("the rights of peers have changed")
         self._roster.guests_max = net.guests_max
+        self._doorstep.each_max = net.cost.per_address
+        self._doorstep.all_max = net.cost.unauthenticated
+        self._guest_pace.per_s = net.cost.guest_requests_per_s
         for pump in self._live:
             pump.look_at_limit()
 
@@ -187,7 +191,8 @@ class Endpoint:
             make_room = self._doorstep.make_room
             for nth, socket in enumerate(sockets):
                 take = self._accepted if nth < len(settings.listens) else self._accepted_plain
-                nursery.start_soon(listener.serve, socket, take, self._log, make_room)
+                most = self._connections_max
+                nursery.start_soon(listener.serve, socket, take, self._log, make_room, most)
             if sockets and settings.gives_up:
                 nursery.start_soon(self._give_up)
             if settings.connect is not None:
@@ -243,7 +248,7 @@ class Endpoint:
         async def dialled(stream: trio.SocketStream) -> dialer.Dialled:
             if self.settings.tls.meets_plain(host_id) or self._is_ending:
                 return await self._serve(stream, _Way(host_id=host_id))
-            entry = await self.gate.dial(stream, host_id, HANDSHAKE_SECONDS)
+            entry = await self.gate.dial(stream, host_id, self._handshake_s)
             if entry.line is None:
                 await trio.aclose_forcefully(stream)
                 return dialer.Dialled(entry.problem, is_refused=entry.is_final)
@@ -256,7 +261,7 @@ class Endpoint:
             await self._serve(stream, _Way())
             return
         label, machine = listener.peer_name(stream), listener.machine_of(stream)
-        entry = await self.gate.accept(stream, label, machine, HANDSHAKE_SECONDS)
+        entry = await self.gate.accept(stream, label, machine, self._handshake_s)
         if entry.line is not None:
             await self._serve(stream, _Way(line=entry.line))
         elif entry.problem == EXPECTED:
@@ -317,6 +322,7 @@ class Endpoint:
                 self._admit,
                 self.settings.pausing,
                 guest_bytes_per_s=self.settings.guest_bytes_per_s,
+                guest_pace=self._guest_pace,
                 limit_of=self._limit_of,
                 programs=self._programs,
                 log=self._log,
@@ -368,6 +374,13 @@ class Endpoint:
             self._refused_why = f"{label}: {pump.ended_why}"
         elif not pump.heard and not is_dialler:
             self._log.tell(logging.INFO, label, _silent(way.line))
+
+    @property
+    def _handshake_s(self) -> float:
+        return self.settings.cost.handshake_seconds
+
+    def _connections_max(self) -> int:
+        return self.settings.cost.connections
 
     def _limit_of(self, host_id: int) -> int:
         return self.settings.limit_of(host_id)

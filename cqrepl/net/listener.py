@@ -55,12 +55,14 @@ async def serve(
     on_stream: OnStream,
     log: PeerLog | None = None,
     make_room: Callable[[], bool] = no_room,
+    connections_max: Callable[[], int] | None = None,
 ) -> None:
     """Accepts for ever; closes the listener when it is cancelled.
 
     Args:
         on_stream: runs a connection to its end.
         make_room: ends a connection for a newer one; false where none is to go.
+        connections_max: so many at a time; None: the usual number.
     """
     live = 0
     log = log or PeerLog()
@@ -81,7 +83,8 @@ async def serve(
                 log.tell(logging.WARNING, "listening", f"connections wait: {error.strerror}")
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
-            if live < CONNECTIONS_MAX or (live < CONNECTIONS_MAX + LEAVING_MAX and make_room()):
+            most = CONNECTIONS_MAX if connections_max is None else connections_max()
+            if live < most or (live < most + LEAVING_MAX and make_room()):
                 live += 1
                 nursery.start_soon(run, stream)
             else:

@@ -2,8 +2,9 @@
 
 Any program that reaches a port can make this side log something as often as it likes. So lines that
 differ only in numbers, and come from one machine, are one reason. The first line of a reason stands
-as it is. Those of the next second are counted, and the last of them is logged at the end of that
-second. The number of reasons at a time is bounded, too: further ones share one.
+as it is; where more than a few machines bring about the same, so does that of a few. Lines of the
+next second are counted, and the last of them is logged at the end of that second. The number of
+reasons at a time is bounded, too: further ones share one.
 """
 
 import logging
@@ -18,6 +19,7 @@ QUIET_SECONDS: Final = 1.0
 REASONS_MAX: Final = 64
 _PORT: Final = re.compile(r":\d+$")
 _NUMBER: Final = re.compile(r"0x[0-9a-f]+|\d+")
+MACHINES_MAX: Final = 8  # that bring about the same; further ones share a reason
 _OTHERS: Final = (logging.NOTSET, "")
 _logger = logging.getLogger(__name__)
 
@@ -49,7 +51,11 @@ class PeerLog:
             return
         self._settle()
         line = f"{peer}: {message}"
-        key = (level, f"{_PORT.sub('', peer)}: {_NUMBER.sub('0', message)}")
+        what = _NUMBER.sub("0", message)
+        key = (level, f"{_PORT.sub('', peer)}: {what}")
+        if key not in self._reasons:
+            alike = sum(each[1].endswith(f": {what}") for each in self._reasons)
+            key = key if alike < MACHINES_MAX else (level, f": {what}")
         if key not in self._reasons and len(self._reasons) >= REASONS_MAX:
             key = _OTHERS
         reason = self._reasons.get(key)

@@ -22,6 +22,7 @@ import trio
 
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.eventloop import read_by_none
+from cqrepl.net.limits import REQUEST_BYTES, GuestPace
 from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program, name_of
@@ -73,6 +74,7 @@ class Pump:
         admit: told when the peer has named itself; answers with what is wrong, or None.
         pausing: how a source waits for the next excerpt.
         guest_bytes_per_s: what a peer that is no member may send; None for any number.
+        guest_pace: of the requests of all such peers.
         limit_of: how many bytes of excerpts a second a host is sent; 0 for any number.
         programs: have handlers of their own on the connection.
         log: of what peers bring about.
@@ -88,6 +90,7 @@ class Pump:
         pausing: Pausing = Pausing.BALANCED,
         *,
         guest_bytes_per_s: int | None = None,
+        guest_pace: GuestPace | None = None,
         limit_of: LimitOf = _no_limit,
         programs: Sequence[Program] = (),
         log: PeerLog | None = None,
@@ -109,6 +112,8 @@ class Pump:
         self._clock = trio.CancelScope()
         self._admit = admit
         self._guest_bytes_per_s = guest_bytes_per_s
+        self._guest_pace = guest_pace
+        self._requests = 0  # of a guest, that have been acted on since it was read from
         # bytes that are taken at a time, of a guest
         self._guest_room = surroundings().rarely("receive", None, 1, 13, 300)
         self._programs = programs
@@ -222,6 +227,9 @@ class Pump:
             session.catch_up()
             if not await self._act_on_events(session):
                 return
+            if self._requests and self._guest_pace is not None and self.connection.is_guest:
+                await trio.sleep(self._guest_pace.wait(self._requests, trio.current_time()))
+                self._requests = 0
             self._clock.deadline = self.connection.next_deadline()
             self.wake()
 
@@ -254,6 +262,7 @@ class Pump:
                     return False
                 if isinstance(event, RegistrationRefused):
                     self._log_refusal(event)
+                self._requests += isinstance(event, RegistrationRefused | Told)
                 if isinstance(event, Connected):
                     self._name_queues(session)
                 if self._programs and isinstance(event, Connected | Told):
@@ -343,7 +352,8 @@ class Pump:
             return False
         self.look_at_limit()
         if self._guest_bytes_per_s is not None and self.connection.is_guest:
-            self._guest_room = max(1, int(self._guest_bytes_per_s * GUEST_PAUSE_MAX))
+            most = max(1, int(self._guest_bytes_per_s * GUEST_PAUSE_MAX))
+            self._guest_room = most if self._guest_pace is None else min(most, REQUEST_BYTES)
         who = "guest" if self.connection.is_guest else f"host {event.remote_id}"
         self.label = f"{who} at {self.label}"
         self.log.tell(logging.INFO, self.label, "connected")

@@ -7,6 +7,7 @@ from typing import Final
 
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.address import Address
+from cqrepl.net.limits import USUAL, LimitSettings
 from cqrepl.net.rights import ALL_USUAL, Rights
 from cqrepl.net.tlssettings import NO_TLS, TlsMode, TlsSettings, is_local
 
@@ -30,6 +31,7 @@ class NetSettings:
         limit_bytes_per_s: the same of every other host.
         tls: which connections are encrypted, and by which certificates.
         rights: what peers may do with which queues.
+        cost: how much of what peers cost this host is taken.
 
     Raises:
         ValueError: keys that do not fit together, or a number beyond its limit.
@@ -47,6 +49,7 @@ class NetSettings:
     limit_bytes_per_s: int = 0
     tls: TlsSettings = NO_TLS
     rights: Rights = ALL_USUAL
+    cost: LimitSettings = USUAL
 
     def __post_init__(self) -> None:
         has_peers = bool(self.peers) and self.connect is None

@@ -14,10 +14,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from cqrepl.net import listener
 from cqrepl.net.address import Address
-from cqrepl.net.doorstep import UNGREETED_MAX, Doorstep
+from cqrepl.net.doorstep import UNGREETED_ALL_MAX, UNGREETED_MAX, Doorstep
 from cqrepl.net.errors import Unreachable
+from cqrepl.net.limits import GuestPace
 from cqrepl.net.listener import ACCEPT_PAUSE_SECONDS
-from cqrepl.net.peerlog import REASONS_MAX, PeerLog
+from cqrepl.net.peerlog import MACHINES_MAX, REASONS_MAX, PeerLog
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import TAKE_OVER_SECONDS, TAKE_OVERS_MAX, Roster
 from cqrepl.protocol import Connection, ConnectionConfig
@@ -49,6 +50,38 @@ def test_t8_the_oldest_of_a_machine_goes_for_its_newest() -> None:
     gone = [bool(guest.why) for guest in guests]
     assert gone == [True] * (20 - UNGREETED_MAX) + [False] * UNGREETED_MAX
     assert not other.why
+
+
+def test_t8_the_oldest_of_all_machines_goes_for_the_newest_of_any() -> None:
+    step, guests = Doorstep(), [Guest() for _ in range(800)]
+    for nth, guest in enumerate(guests):
+        step.enter(f"192.0.{nth // 250}.{nth % 250}", guest)
+    gone = [bool(guest.why) for guest in guests]
+    assert gone == [True] * (800 - UNGREETED_ALL_MAX) + [False] * UNGREETED_ALL_MAX
+    assert guests[0].why == f"more than {UNGREETED_ALL_MAX} have said nothing yet"
+
+
+async def test_t25_many_machines_write_few_lines(
+    caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    log = PeerLog()
+    with caplog.at_level(logging.INFO, "cqrepl"):
+        for nth in range(800):
+            log.tell(logging.INFO, f"192.0.{nth // 250}.{nth % 250}:1234", "closed: said nothing")
+        log.tell(logging.INFO, "192.0.2.1:9", "closed: something else")
+        assert len(caplog.messages) == MACHINES_MAX + 2
+        await trio.sleep(1.5)
+        log.tell(logging.INFO, "192.0.9.1:9", "connected")
+    assert any("(791 such lines)" in each for each in caplog.messages)
+
+
+def test_guests_are_read_from_in_turn() -> None:
+    pace = GuestPace(100)
+    assert pace.wait(50, 10.0) == pytest.approx(0.5)
+    assert pace.wait(100, 10.0) == pytest.approx(1.5)  # another guest, behind the first
+    assert pace.wait(1, 20.0) == pytest.approx(0.01)  # what was free is not saved up
+    assert pace.wait(0, 20.0) == 0.0
+    assert GuestPace(0).wait(1_000_000, 10.0) == 0.0
 
 
 def test_t8_who_has_greeted_does_not_go() -> None:

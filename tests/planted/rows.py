@@ -745,4 +745,28 @@ now = surroundings().wall_ms()
         wrong="context.minimum_version = ssl.TLSVersion.TLSv1_2",
         tests=("tests/net/test_tls.py",),
     ),
+    Planted(
+        name="right-of-another-queue-counts",
+        room="net",
+        file="rights.py",
+        text="if fnmatchcase(queue, each.queues) and each.names(subject)",
+        wrong="if each.names(subject)",
+        tests=("tests/net/test_rights.py",),
+    ),
+    Planted(
+        name="leader-without-right-taken",
+        room="replicator",
+        file="offergate.py",
+        text='refusal("lead", queue.name)',
+        wrong='refusal("follow", queue.name)',
+        tests=("tests/net/test_rights.py",),
+    ),
+    Planted(
+        name="half-open-of-all-not-bounded",
+        room="net",
+        file="doorstep.py",
+        text="if len(self._machines) > self.all_max:",
+        wrong="if len(self._machines) > 100 * self.all_max:",
+        tests=("tests/net/test_doorstep.py",),
+    ),
 )
