@@ -8,25 +8,109 @@ store of an engine has said to be kept is there, and no number of a session stan
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from cqrepl.fixengine import JVM_OPTIONS, engine_pid
+from cqrepl.clusterdemo import raise_interrupt
+from cqrepl.console.endings import ending_signals, held_back, let_in
+from cqrepl.console.exitcodes import BadArguments
+from cqrepl.console.output import flush, write_text
+from cqrepl.fixengine import JVM_OPTIONS, engine_pid, is_running
 from cqrepl.fixfindings import EngineLines, FixFindings, judged, undelivered
 
 HOSTS: Final = (1, 2, 3)
-QUEUE: Final = "fix"
-LEASE_SECONDS: Final = 1.0
+GROUP: Final = "fix"
+ENGINE: Final = "engine"
+QUEUE: Final = f"p-{GROUP}-{ENGINE}"  # of the engine, in that group
+LEASE_SECONDS: Final = 2.0
 LIMIT_SECONDS: Final = 90.0  # for whatever is waited for
 _LOOK_SECONDS: Final = 0.05
+_BETWEEN_SECONDS: Final = 2.0  # two kills, in which messages flow
+
+
+def run_fix(seconds: float, jars: Path, keep: Path | None, *, as_json: bool) -> bool:
+    """Runs the demonstration and prints its result; true when nothing was lost or stands twice.
+
+    Args:
+        jars: the directory of `fix-store.jar`, with its libraries in `lib`.
+
+    Raises:
+        BadArguments: there is no such jar, or no Java.
+        OSError: its files cannot be written, or no process be started.
+    """
+    jar = jars.resolve() / "fix-store.jar"
+    if not jar.exists():
+        raise BadArguments(f"expected the store of FIX sessions, {jar} (tools/java/fix), got none")
+    if shutil.which("java") is None:
+        raise BadArguments("expected a java on the path for FIX engines, got none")
+    folder = Path(tempfile.mkdtemp(prefix="cqrepl-demo-")) if keep is None else keep
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        cluster = FixCluster(folder.resolve(), jar)
+        with held_back():
+            leaders = trio.run(_kill_hosts, cluster, seconds)
+        found = cluster.judge()
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    _print_result(found, leaders, as_json=as_json)
+    return found.is_right and len(leaders) > 1
+
+
+async def _kill_hosts(cluster: "FixCluster", seconds: float) -> list[int]:
+    """Kills the machine that leads, then the host alone, as long as there is time; the hosts that
+    have led."""
+    async with AsyncExitStack() as stack:
+        signals = stack.enter_context(trio.open_signal_receiver(*ending_signals()))
+        stack.enter_context(let_in())
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(raise_interrupt, signals)
+        await stack.enter_async_context(cluster.running())
+        host_id, epoch = await cluster.led()
+        leaders, began = [host_id], trio.current_time()
+        _say(f"the engine of host {host_id} is logged on")
+        while len(leaders) < 2 or trio.current_time() < began + seconds:
+            await trio.sleep(_BETWEEN_SECONDS)
+            with_engine = len(leaders) % 2 == 1
+            _say(f"host {host_id} is killed, {'with its engine' if with_engine else 'alone'}")
+            killed, engine = host_id, await cluster.kill(host_id, with_engine=with_engine)
+            faulted = trio.current_time()
+            host_id, epoch = await cluster.led(after=epoch)
+            took = trio.current_time() - faulted
+            _say(f"{took:.1f} s later messages of the engine of host {host_id} come")
+            leaders.append(host_id)
+            await cluster.start(killed)
+            await cluster.ended(engine)
+        await cluster.delivered()
+        nursery.cancel_scope.cancel()
+    return leaders
+
+
+def _say(line: str) -> None:
+    print(f"cqrepl demo: {line}", file=sys.stderr, flush=True)
+
+
+def _print_result(found: FixFindings, leaders: list[int], *, as_json: bool) -> None:
+    if as_json:
+        write_text(json.dumps({"v": 1, **asdict(found), "leaders": leaders}) + "\n")
+    else:
+        write_text(
+            f"kept {found.kept:,}, lost {found.lost:,}, numbers used twice {found.twice:,}, numbers"
+            f" set back {found.set_back:,}, sent once more from a copy {found.resent:,}, warnings"
+            f" {found.warnings:,}\n"
+        )
+    flush()
 
 
 class FixCluster:
@@ -93,11 +177,10 @@ class FixCluster:
         lines += ["    heartbeatTimeoutMs: 5000", f"    basePath: {self.folder}/$hostId"]
         for each, port in self._ports.items():
             lines.append(f'  host{each}: {{hostId: {each}, connectUri: "127.0.0.1:{port}"}}')
-        lines += ["queues:", f"  {QUEUE}: {{acknowledge: true, rollCycle: FAST_DAILY}}", "cqrepl:"]
-        lines += ["  sink: {onDivergence: quarantine}", "  cluster:"]
+        lines += ["cqrepl:", "  sink: {onDivergence: quarantine}"]
+        lines += [f"  persist: {{{GROUP}: {{ownLog: [{ENGINE}]}}}}", "  cluster:"]
         lines += [f"    leaseTimeout: {LEASE_SECONDS:g}s", f"    onRole: {on_role}"]
-        policy = "{level: appended, from: majority, timeout: 5s, on_timeout: warn}"
-        return "\n".join([*lines, f"  ack: {{{QUEUE}: {policy}}}"]) + "\n"
+        return "\n".join(lines) + "\n"
 
     async def start(self, host_id: int) -> None:
         """Starts a host, which follows, or leads once it is elected."""
@@ -123,13 +206,15 @@ class FixCluster:
 
     # ------------------------------------------------------------ what happens to them
 
-    async def kill(self, host_id: int, *, with_engine: bool) -> None:
-        """Ends a host as `kill -9` does; with its engine, as a machine that fails."""
+    async def kill(self, host_id: int, *, with_engine: bool) -> int | None:
+        """Ends a host as `kill -9` does; with its engine, as a machine that fails. The process of
+        the engine."""
         pid = engine_pid(self.folder, host_id)
         self._hosts[host_id].kill()
         if with_engine and pid is not None:
             os.kill(pid, signal.SIGKILL)
         await self._hosts[host_id].wait()
+        return pid
 
     def signal(self, host_id: int, number: int) -> None:
         """Sends a signal to a host and its engine."""
@@ -153,9 +238,9 @@ class FixCluster:
                 os.kill(pid, number)
         await self.until(lambda: engine_pid(self.folder, host_id) is None)
 
-    async def engine_ended(self, host_id: int) -> None:
-        """Waits until no engine runs beside a host."""
-        await self.until(lambda: engine_pid(self.folder, host_id) is None)
+    async def ended(self, pid: int | None) -> None:
+        """Waits until a process has ended."""
+        await self.until(lambda: pid is None or not is_running(pid))
 
     @staticmethod
     async def until(is_so: Callable[[], bool]) -> None:
@@ -183,14 +268,16 @@ class FixCluster:
                 host_id, role, epoch = line.split()
                 yield int(host_id), role, int(epoch)
 
-    async def led(self, *, not_by: int = 0) -> int:
-        """Waits until another host than this one leads, and messages of its engine come to the
-        initiator on each session; the host."""
-        await self.until(lambda: self.leader()[0] not in (0, not_by))
-        host_id, epoch = self.leader()
-        label = f"{host_id}.{epoch}"
-        await self.until(lambda: len(self.heard().labels[label]) == self.sessions)
-        return host_id
+    async def led(self, *, after: int = 0) -> tuple[int, int]:
+        """Waits until a host leads in a later epoch than this one, and messages of its engine come
+        to the initiator on each session; the host, and its epoch."""
+
+        def is_so() -> bool:
+            host_id, epoch = self.leader()
+            return epoch > after and len(self.heard().labels[f"{host_id}.{epoch}"]) == self.sessions
+
+        await self.until(is_so)
+        return self.leader()
 
     async def delivered(self) -> None:
         """Waits until the initiator has all that stores have said to be kept until now."""

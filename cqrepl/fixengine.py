@@ -73,7 +73,9 @@ def main() -> None:
     """Does what the role of the host asks for."""
     folder, host_id = Path(sys.argv[1]), int(sys.argv[2])
     jar, *words = sys.argv[3:9]
-    _, role, epoch = sys.argv[9:]
+    queue, role, epoch = sys.argv[9:]
+    if queue != Path(words[0]).name:
+        return  # of no engine
     end_engine(folder, host_id)
     if role == "leading":
         trio.run(_start, folder, host_id, jar, words, epoch)

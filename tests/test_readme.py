@@ -12,7 +12,10 @@ from tests.spark.conftest import spark_missing
 README = Path(__file__).resolve().parent.parent / "README.md"
 PAGES = [
     README,
-    *(README.parent / "docs" / name for name in ("programs.md", "replicated-state.md", "spark.md")),
+    *(
+        README.parent / "docs" / f"{name}.md"
+        for name in ("persistence", "programs", "replicated-state", "spark")
+    ),
 ]
 
 

@@ -32,6 +32,12 @@ from cqrepl.cli.options import COUNT_MAX, EXCERPT_SIZE
     help="With --grid: rows of both tables together.",
 )
 @click.option(
+    "--fix",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="With --persist: engines of QuickFIX/J; DIR is tools/java/fix/target, built by Maven.",
+)
+@click.option(
     "--seconds",
     type=click.FloatRange(5, 3600),
     default=20,
@@ -48,6 +54,7 @@ def demo(
     persist: bool,
     grid: bool,
     rows: int,
+    fix: Path | None,
     seconds: float,
     as_json: bool,
 ) -> None:
@@ -65,6 +72,11 @@ def demo(
     1 unless each acknowledged item is on the disk of those that are left, no number was used twice,
     and the next leader has gone on.
 
+    With --persist --fix DIR it starts a pair of FIX engines instead, whose acceptor keeps its
+    sessions at the host that leads, and kills hosts, with their engines and alone. Exits 1 unless
+    each message that was kept is in the last copy and has come to the initiator, no number was used
+    twice, and none was set back.
+
     With --grid it starts three hosts on loopback that load two maps from a SQLite file, and kills a
     primary when 80 % are there; then moves money between accounts while another primary is killed.
     Exits 1 unless each row was read once, but for blocks under way, no transfer is half done, the
@@ -81,6 +93,13 @@ def demo(
         name = "cqrepl demo"
         work = partial(run_grid_demo, rows, seconds, keep, as_json=as_json)
         sys.exit(outcome.guarded(name, work))
+    if fix is not None and not persist:
+        raise click.UsageError("expected --persist with --fix, got --fix alone")
+    if fix is not None:
+        from cqrepl.commands.demo import run_fix_demo
+
+        name = "cqrepl demo"
+        sys.exit(outcome.guarded(name, lambda: run_fix_demo(seconds, fix, keep, as_json=as_json)))
     if persist:
         from cqrepl.commands.demo import run_persist_demo
 

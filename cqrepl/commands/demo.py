@@ -7,6 +7,7 @@ from cqrepl.clusterdemo import run_cluster
 from cqrepl.console import exitcodes
 from cqrepl.console.endings import ended_as_by_ctrl_c
 from cqrepl.demo import check_empty, run
+from cqrepl.fixdemo import run_fix
 from cqrepl.griddemo import run_grid
 from cqrepl.persistdemo import run_persist
 
@@ -51,4 +52,17 @@ def run_grid_demo(rows: int, seconds: float, keep: Path | None, *, as_json: bool
     check_empty(keep)
     with ended_as_by_ctrl_c():
         is_right = run_grid(rows, seconds, keep, as_json=as_json)
+    return exitcodes.OK if is_right else exitcodes.STOPPED
+
+
+def run_fix_demo(seconds: float, jars: Path, keep: Path | None, *, as_json: bool) -> int:
+    """Has two engines of QuickFIX/J go on while hosts are killed; the exit code.
+
+    Raises:
+        NotAQueue: `keep` is there and not empty.
+        BadArguments: there is no such engine.
+    """
+    check_empty(keep)
+    with ended_as_by_ctrl_c():
+        is_right = run_fix(seconds, jars, keep, as_json=as_json)
     return exitcodes.OK if is_right else exitcodes.STOPPED

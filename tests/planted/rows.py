@@ -769,4 +769,20 @@ now = surroundings().wall_ms()
         wrong="if len(self._machines) > 100 * self.all_max:",
         tests=("tests/net/test_doorstep.py",),
     ),
+    Planted(
+        name="numbers-before-a-reset-counted",
+        room="persist",
+        file="fix.py",
+        text="            return self._came.last + 1 if is_current else 1\n",
+        wrong="            return self._came.last + 1 if is_current else self._came.last + 1\n",
+        tests=("tests/unit/persist/test_fix_sessions.py",),
+    ),
+    Planted(
+        name="synchronous-without-a-time",
+        room="persist",
+        file="properties.py",
+        text="    if is_synchronous and timeout_ms == 0:\n",
+        wrong="    if is_synchronous and timeout_ms < 0:\n",
+        tests=("tests/unit/persist/test_properties.py",),
+    ),
 )
