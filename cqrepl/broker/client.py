@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from cqrepl.broker.fields import TaskWords, Value
+from cqrepl.broker.fields import NO_BOARD, TaskWords, Value
 from cqrepl.broker.taskkind import CSP_PREFIX, DECODER, TASKS_CAPABILITY, TaskHalf, task_kind
 from cqrepl.host import serve_host
 from cqrepl.net.address import Address
@@ -27,7 +27,8 @@ from cqrepl.surroundings import surroundings
 
 PAUSE_SECONDS: Final = 0.25
 GREETING_SECONDS: Final = 2.0  # from the first attempt to a host that says who it is
-_BEATS: Final = HeartbeatSettings(interval_ms=1000, timeout_ms=5000)
+# a host that stands still is left for the next one as soon as that can have been elected
+_BEATS: Final = HeartbeatSettings(interval_ms=500, timeout_ms=2000)
 
 
 class TasksRefused(Refused):
@@ -51,11 +52,12 @@ class _Visit:
         self.is_over = trio.Event()
         self.next: Address | None = None
         self.why = ""
+        self.has_none = False  # the host says that it has no such board
         self._client = client
 
     async def connected(self, link: LinkView) -> None:
         if TASKS_CAPABILITY not in link.capabilities:
-            self.why = "it has no task boards"
+            self.why, self.has_none = "it has no task boards", True
             self.is_over.set()
             return
         csp = CSP_PREFIX + self._client.board
@@ -71,6 +73,7 @@ class _Visit:
             self._client.heard(said)
             return
         self.why = said.text("why")
+        self.has_none = said.text("outcome") == NO_BOARD
         if said.text("where"):
             self.next = Address.parse(said.text("where"))
         self.is_over.set()
@@ -103,6 +106,9 @@ class TaskClient:
         self._work: trio.MemorySendChannel[TaskWords] | None = None
         self.why = ""  # nothing was reached, as it was tried last
         self.answered = trio.Event()  # a host has served a request
+        self.absent = trio.Event()  # no host has such a board, of those that answer
+        self._have_none: dict[Address, bool] = {}  # of the hosts that were tried
+        self._silent: set[Address] = set()  # those of them that have not answered last
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["TaskClient"]:
@@ -255,7 +261,23 @@ class TaskClient:
         except* (NetError, OSError, trio.TooSlowError) as errors:
             visit.why = str(errors.exceptions[0]) or "it was not reached"
         self.why = f"{address}: {visit.why}" if visit.why else self.why
+        self._note(address, visit)
         return visit.next
+
+    def _note(self, address: Address, visit: _Visit) -> None:
+        """Notes what has come of a visit. The board is absent where each host has been tried, and
+        those that answer say that they have none."""
+        if visit.half is None and not visit.has_none:
+            self._have_none.setdefault(address, False)
+            self._silent.add(address)
+            return
+        self._silent.discard(address)
+        self._have_none[address] = visit.has_none
+        answering = self._have_none.keys() - self._silent
+        if self._have_none.keys() >= set(self._hosts) and all(
+            self._have_none[each] for each in answering
+        ):
+            self.absent.set()
 
     async def _stay(self, visit: _Visit, half: TaskHalf) -> None:
         async with trio.open_nursery() as nursery:

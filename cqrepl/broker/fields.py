@@ -4,9 +4,10 @@ from typing import Final
 
 from cqrepl.service.fieldwords import FieldKinds, FieldWords, Value, decode_words
 
-__all__ = ["DATA_MAX", "MESSAGE_MAX", "TEXT_MAX", "TaskWords", "Value", "decode"]
+__all__ = ["DATA_MAX", "MESSAGE_MAX", "NO_BOARD", "TEXT_MAX", "TaskWords", "Value", "decode"]
 TEXT_MAX: Final = 1024  # characters of a name, a key or a reason
 DATA_MAX: Final = 1 << 20  # bytes of a payload or a result
+NO_BOARD: Final = "no board"  # the outcome of what is asked of a board that a host does not have
 MESSAGE_MAX: Final = 2 * DATA_MAX + (1 << 16)
 
 # every field there is, and the kind of its values

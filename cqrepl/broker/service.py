@@ -71,6 +71,14 @@ class BoardSettings:
     keep_ms: int = 24 * 3_600_000
     tasks_max: int = 1_000_000
 
+    def __str__(self) -> str:
+        """The settings in the words of a file, for people."""
+        return (
+            f"{{group: {self.group}, workerLease: {self.lease_seconds:g}s, attempts:"
+            f" {self.attempts}, backoff: {self.backoff_ms}ms, keepFinished: {self.keep_ms}ms,"
+            f" maxTasks: {self.tasks_max}}}"
+        )
+
 
 @dataclass(slots=True, eq=False)
 class _Pending:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from cqrepl.broker.fields import TEXT_MAX, TaskWords
+from cqrepl.broker.fields import NO_BOARD, TEXT_MAX, TaskWords, Value
 from cqrepl.broker.service import BoardService
 from cqrepl.broker.taskkind import task_kind
 from cqrepl.protocol import LinkView
@@ -48,4 +48,5 @@ class TaskDesk:
             return
         known = ", ".join(sorted(self.boards))
         why = f"expected one of the boards {known}, got {half.name[:TEXT_MAX]!r}"
-        half.say(TaskWords("refused", {"ask": said.number("ask"), "why": why}))
+        words: dict[str, Value] = {"ask": said.number("ask"), "outcome": NO_BOARD, "why": why}
+        half.say(TaskWords("refused", words))

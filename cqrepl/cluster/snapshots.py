@@ -43,6 +43,7 @@ from cqrepl.queue.files.checkpointfile import (
 from cqrepl.queue.files.sidefile import open_side_file
 from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.format.logpos import LogPos
+from cqrepl.replicator.followfeed import ServiceFailed
 from cqrepl.surroundings import make_synced, surroundings
 
 HOSTS_SECONDS: Final = 10.0  # for some host to be connected
@@ -88,6 +89,20 @@ class Snapshots:
         self.kinds = (self._kind,)
         self._leader = leader
         self._links: dict[int, LinkView] = {}
+        self._nursery: trio.Nursery | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """For the length of a block each host that asks is answered by a task of its own: one that
+        waits until a state is saved holds up no other one. Without it they are answered one after
+        the other."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                yield
+            finally:
+                self._nursery = None
+            nursery.cancel_scope.cancel()
 
     async def connected(self, link: LinkView) -> None:
         """A peer is there, which may have state."""
@@ -97,7 +112,10 @@ class Snapshots:
     async def told(self, link: LinkView, event: object) -> None:
         """A host asks, or answers."""
         if isinstance(event, Giving):
-            await self._give(event)
+            if self._nursery is None:
+                await self._give(event)
+            else:
+                self._nursery.start_soon(self._give, event)
         elif isinstance(event, tuple):
             taking, said = event
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -115,7 +133,7 @@ class Snapshots:
                 await group.save()
             begin = await in_thread(partial(lost_start, group.path, group.folder))
             giving.give(group.folder, begin)
-        except (QueueError, OSError) as error:
+        except (QueueError, OSError, ServiceFailed) as error:
             giving.refuse(str(error))
 
     async def begin_of(self, name: str) -> int:

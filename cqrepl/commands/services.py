@@ -113,7 +113,7 @@ class Services:
             if not self._services:
                 yield
                 return
-            async with trio.open_nursery() as nursery:
+            async with self._snapshots.running(), trio.open_nursery() as nursery:
                 for storages in self.persist.services.values():
                     nursery.start_soon(self.persist.keep, storages)
                 nursery.start_soon(self._ask_begins)

@@ -220,6 +220,7 @@ def _asked(
         async with client.running():
             with trio.move_on_after(place.wait_seconds) as limit:
                 async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_end_if_absent, client)
                     if is_long:
                         nursery.start_soon(_lift, client, limit)
                     await ask(client)
@@ -234,6 +235,16 @@ def _asked(
         return exitcodes.OK
 
     return outcome.guarded(f"cqrepl tasks {verb}", partial(guarded))
+
+
+async def _end_if_absent(client: TaskClient) -> None:
+    """Ends what is asked of a board that no host has.
+
+    Raises:
+        TasksRefused: each host that answers says so.
+    """
+    await client.absent.wait()
+    raise TasksRefused(f"no host that answers has board {client.board!r}: {client.why}")
 
 
 async def _lift(client: TaskClient, limit: trio.CancelScope) -> None:

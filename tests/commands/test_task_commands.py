@@ -56,6 +56,21 @@ class Hosts:
         return await trio.to_thread.run_sync(partial(run, stdin=subprocess.DEVNULL))
 
 
+async def test_a_board_that_no_host_has_is_told_at_once(tmp_path: Path) -> None:
+    with trio.fail_after(120):
+        async with commands() as start:
+            hosts = Hosts(tmp_path, start)
+            await hosts.begin()
+            closed = reserved_port()
+            at = f"127.0.0.1:{closed},127.0.0.1:{hosts.ports[0]},127.0.0.1:{hosts.ports[1]}"
+            wrong = ("--board", "job", "--wait", "100s", "--at", at)
+            said = await hosts.tasks("submit", "--type", "upper", *wrong, "hello")
+            assert said.returncode == exitcodes.REFUSED, said.stderr
+            [line] = said.stderr.splitlines()
+            assert "no host that answers has board 'job'" in line
+            assert "expected one of the boards jobs, got 'job'" in line
+
+
 async def test_a_task_is_submitted_done_and_shown(tmp_path: Path) -> None:
     with trio.fail_after(120):
         async with commands() as start:
@@ -96,7 +111,7 @@ MISTAKES: Final = (
     (("show", "one"), 2, "expected the id of a task, as `list` shows it, got 'one'"),
     (("submit", "--type", "a b", "x"), 5, "expected a type without blanks, got 'a b'"),
     (("work", "--type", "a", "--exec", "'"), 2, "--exec: expected a command"),
-    (("list", "--board", "others", "--wait", "1s"), 3, "one of the boards jobs, got 'others'"),
+    (("list", "--board", "others", "--wait", "1s"), 5, "one of the boards jobs, got 'others'"),
     (("list", "--at", "nowhere", "--wait", "1s"), 2, "--at: "),
 )
 

@@ -93,10 +93,34 @@ async def test_where_the_start_is_gone_the_leader_gives_a_snapshot(tmp_path: Pat
             assert second.ledger.held == [*written, (index, b"more")]
 
 
+async def test_a_host_that_waits_for_a_state_to_be_saved_holds_up_no_other_one(
+    tmp_path: Path,
+) -> None:
+    async with two_members(tmp_path) as (hosts, first, second):
+        fill(first.path, "FAST_DAILY", {0: 5})
+        await hosts.start(1, 2)
+        is_asked, may_save = trio.Event(), trio.Event()
+
+        async def save() -> None:
+            is_asked.set()
+            await may_save.wait()
+
+        folder = first.path / "snapshots"
+        first.snapshots.groups["a"] = GroupState(path=first.path, folder=folder, save=save)
+        async with first.snapshots.running(), trio.open_nursery() as nursery:
+            nursery.start_soon(second.snapshots.fetch, "a", tmp_path / "part", None)
+            await is_asked.wait()
+            with trio.fail_after(20):
+                assert await second.snapshots.begin_of("a") == 0
+            assert not may_save.is_set()
+            may_save.set()
+
+
 async def test_a_snapshot_may_be_asked_for_though_the_start_is_there(tmp_path: Path) -> None:
     async with two_members(tmp_path, JoinBy.SNAPSHOT) as (hosts, first, second):
         written = fill(first.path, "FAST_DAILY", {0: 5})
         await hosts.start(1, 2)
+        await hosts.follow(1)  # the state that is saved gets its name once both have it
         async with first.running(), second.running() as feed:
             await feed.reached(written[-1][0])
             assert second.ledger.held == written

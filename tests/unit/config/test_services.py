@@ -10,6 +10,7 @@ from cqrepl.commands.services import Services
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.hostplan import in_effect, plan_host
+from cqrepl.config.planchanges import NewValue, changes_between, merged
 from cqrepl.config.serviceplan import ServicePlan, plan_services
 from cqrepl.replicator.followfeed import JoinBy
 
@@ -46,6 +47,24 @@ def test_boards_are_read() -> None:
         group="orders", lease_seconds=5.0, attempts=7, backoff_ms=2000, keep_ms=3_600_000
     )
     assert planned("{jobs: {group: orders}}").boards["jobs"] == BoardSettings(group="orders")
+
+
+def test_a_reload_says_in_a_line_that_other_boards_need_a_restart() -> None:
+    plans = []
+    for tasks in ("{jobs: {group: orders}}", "{jobs: {group: orders, attempts: 5}}"):
+        text = TEXT.format(tasks=tasks, cluster="{election: by-hand}")
+        config = read_cluster(text.encode(), "c.yaml")
+        plans.append(plan_host(config, 1, in_effect(config, {}, {})))
+    found = changes_between(*plans)
+    more = "backoff: 1000ms, keepFinished: 86400000ms, maxTasks: 1000000}"
+    assert found.restart == {
+        "cqrepl.tasks": NewValue(
+            old=f"jobs={{group: orders, workerLease: 30s, attempts: 3, {more}",
+            new=f"jobs={{group: orders, workerLease: 30s, attempts: 5, {more}",
+        )
+    }
+    assert found.values == {}
+    assert merged(*plans).process["tasks"].value == plans[0].process["tasks"].value
 
 
 def test_a_host_has_no_board_whose_group_it_has_no_copy_of() -> None:
