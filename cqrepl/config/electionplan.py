@@ -10,7 +10,7 @@ from cqrepl.config.clusterfile import ELECTION, ClusterConfig, QueueEntry, Setti
 from cqrepl.config.gridkinds import GridPlan
 from cqrepl.config.valuekinds import Groups
 from cqrepl.protocol import AckPolicy
-from cqrepl.protocol.ackpolicy import From
+from cqrepl.protocol.ackpolicy import PRESETS, From
 from cqrepl.replicator.electionsettings import (
     ElectionKind,
     ElectionSettings,
@@ -22,6 +22,8 @@ from cqrepl.replicator.settings import NO_HOST
 GROUPS: Final = "cluster.groups"
 GRID: Final = "grid"
 GROUP_PREFIX: Final = "g"
+# one backup of two or three hosts; of more hosts as many as the next leader is sure to hear one of
+PERSIST_POLICY: Final = replace(PRESETS["persist-synchronous"], from_=From.MAJORITY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ def _persisted(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace
         queue: GroupPlace(
             members=frozenset(members),
             first=members[at % len(members)] if elects(process) else min(members),
-            policy="persist-synchronous",
+            own_policy=PERSIST_POLICY,
             is_shared=is_own,
         )
         for at, (name, group) in enumerate(said.items())

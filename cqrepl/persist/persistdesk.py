@@ -281,6 +281,8 @@ class PersistDesk:
                     found = [await self._whole(conversation, each) for each in rows]
                 pos = LogPos(conversation.epoch, Index(conversation.pos))
                 await self._reached(service.led.feed.path, pos)
+                told = "%s: the state of %d storages came from host %d"
+                _logger.info(told, service.led, len(found), host)
                 return await in_thread(partial(_write, folder, group, pos, found))
             except* SyncFailed as errors:
                 whys.append(f"host {host}: {errors.exceptions[0]}")

@@ -5,10 +5,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
-from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
+from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings, Keeping
 from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import Gone, NotLeader, NotNext, OtherKind
+from cqrepl.persist.persistdesk import SyncJoining
 from cqrepl.persist.storage.records import correlation_id
 from cqrepl.persist.storage.storages import (
     BytesSerializer,
@@ -16,8 +18,8 @@ from cqrepl.persist.storage.storages import (
     PersistentSequence,
     StringSerializer,
 )
-from cqrepl.persist.storage.storageservice import StorageService
-from tests.support.persisted import persisted
+from cqrepl.persist.storage.storageservice import StorageService, StorageSettings
+from tests.support.persisted import Persisted, persisted
 from tests.support.replicas import eventually
 
 
@@ -147,17 +149,32 @@ async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(tmp_pat
         assert made.desks[2].requests == 1
 
 
+KEPT = CheckpointSettings(age_min_ms=None)
+
+
 class Saves:
     """The checkpoints of each host."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: CheckpointSettings = KEPT) -> None:
         self.made: dict[int, Checkpointer] = {}
+        self.hosts: Persisted
         self._folder = folder
+        self._settings = settings
 
     def __call__(self, host: int, service: StorageService) -> Checkpointer:
         path = self._folder / str(host) / "a"
-        self.made[host] = Checkpointer("a", path, CheckpointSettings(age_min_ms=None))
-        return self.made[host]
+        others = frozenset(self.hosts.snapshots) - {host} if hasattr(self, "hosts") else frozenset()
+
+        def keeping() -> Keeping:
+            return Keeping(members=others if service.leads() else None)
+
+        joining = (
+            SyncJoining(self.hosts.desks[host], self.hosts.snapshots[host])
+            if hasattr(self, "hosts")
+            else None
+        )
+        self.made[host] = saver = Checkpointer("a", path, self._settings, joining, keeping)
+        return saver
 
     def index(self, host: int) -> int:
         latest = self.made[host].latest
@@ -187,3 +204,51 @@ async def test_a_host_that_starts_again_reads_what_is_live(tmp_path: Path) -> No
         (held,) = made.service(2).table.storages.values()
         await eventually(lambda: (held.first, held.next) == (901, 1001))
         assert made.service(2).led.feed.records < 200
+
+
+async def test_items_of_old_files_are_kept_and_a_host_joins_without_these_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are written again where few are live; the files go behind saved states. A host that has
+    neither them nor a state asks for all storages as of one position."""
+    settings = StorageSettings(group="a", compact_seconds=0.3, age_min_ms=0)
+    saves = Saves(tmp_path, CheckpointSettings(interval_seconds=0.5, age_min_ms=0))
+    caplog.set_level(logging.INFO)
+    async with persisted(
+        tmp_path, 3, settings=settings, checkpoints=saves, roll_cycle="TEST_SECONDLY", begin=2
+    ) as made:
+        factory = await made.factory(1, 0.0)
+        orders = await in_thread(lambda: factory.get_or_create_queue("orders", BytesSerializer()))
+        sequence = await in_thread(
+            lambda: factory.get_or_create_sequence("numbers", None, BytesSerializer())
+        )
+
+        def write() -> None:
+            for number in range(1, 101):
+                orders.append(b"%d" % number)
+            orders.remove(95)
+            sequence.append(b"one")
+            sequence.reset(7)
+            sequence.append(b"seven")
+
+        await in_thread(write)
+        files = made.hosts.path(1)
+        first = min(files.glob("*.cq4"))
+        with trio.fail_after(30):
+            while first.exists():
+                await orders.append_task(b"more")  # the last file ends once there is another one
+                await orders.remove_task(orders._at.head().next - 6)
+                await trio.sleep(0.2)
+        held = await in_thread(lambda: list(orders))
+        assert (held[-1][0] - held[0][0], len(held)) == (4, 5)
+        assert await sequence.read_task(7, 7) == [b"seven"]
+        saves.hosts = made
+        await made.begin(3)
+        with trio.fail_after(30):
+            while made.service(3).position < made.service(1).position:
+                await trio.sleep(0.1)
+        copies = {each.id: each for each in made.service(3).heads()}
+        leaders = {each.id: each for each in made.service(1).heads()}
+        assert copies == leaders
+        assert made.service(3).read_here(correlation_id("numbers"), 7, 7) == [b"seven"]
+        assert "persist 'a': the state of 2 storages came from host 1" in caplog.text

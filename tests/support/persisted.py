@@ -7,6 +7,8 @@ from pathlib import Path
 
 import trio
 
+from cqrepl.cluster.checkpoints import Checkpointer
+from cqrepl.cluster.snapshots import GroupState, Snapshots
 from cqrepl.net.threads import in_thread
 from cqrepl.persist.factory import PersistenceFactory
 from cqrepl.persist.persistdesk import PersistDesk
@@ -31,12 +33,15 @@ class Persisted:
     settings: StorageSettings = SETTINGS
     checkpoints: Callable[[int, StorageService], Checkpoints | None] = lambda host, service: None
     desks: dict[int, PersistDesk] = field(default_factory=dict)
+    snapshots: dict[int, Snapshots] = field(default_factory=dict)
     _scopes: dict[int, trio.CancelScope] = field(default_factory=dict)
 
     async def begin(self, *host_ids: int) -> None:
         for host_id in host_ids:
             self.desks[host_id] = PersistDesk([StorageService(self.settings, self._addresses)])
-            self.hosts.programs[host_id] = [self.desks[host_id]]
+            others = frozenset(self.hosts.roles) - {host_id}
+            self.snapshots[host_id] = Snapshots(others, lambda _: 1)
+            self.hosts.programs[host_id] = [self.desks[host_id], self.snapshots[host_id]]
         await self.hosts.start(*host_ids)
         await self.hosts.meet()
         for host_id in host_ids:
@@ -45,7 +50,15 @@ class Persisted:
     async def _run(self, host_id: int, task_status: trio.TaskStatus[None]) -> None:
         with trio.CancelScope() as self._scopes[host_id]:
             desk, host = self.desks[host_id], self.hosts.hosts[host_id]
-            async with desk.running(host, lambda each: self.checkpoints(host_id, each)):
+            service = desk.services["a"]
+            saver = self.checkpoints(host_id, service)
+            if isinstance(saver, Checkpointer):
+                self.snapshots[host_id].groups["a"] = GroupState(
+                    path=self.hosts.path(host_id),
+                    folder=saver.folder,
+                    save=lambda: service.led.feed.save(),
+                )
+            async with desk.running(host, lambda _: saver):
                 task_status.started()
                 await trio.sleep_forever()
 
@@ -81,13 +94,19 @@ async def persisted(
     policy: str = POLICY,
     settings: StorageSettings = SETTINGS,
     checkpoints: Callable[[int, StorageService], Checkpoints | None] = lambda host, service: None,
+    roll_cycle: str = "FAST_DAILY",
+    begin: int | None = None,
 ) -> AsyncIterator[Persisted]:
-    """So many hosts with the storages, which host 1 leads."""
+    """So many hosts with the storages, which host 1 leads.
+
+    Args:
+        begin: so many of them begin; None: all.
+    """
     source = SourceSettings(policies={"a": parse_policy(policy)})
     async with cluster(folder, count, source=source) as hosts, trio.open_nursery() as nursery:
-        Queue.open_for_append(hosts.path(1), create="FAST_DAILY").close()
+        Queue.open_for_append(hosts.path(1), create=roll_cycle).close()
         made = Persisted(hosts, nursery, settings, checkpoints)
-        await made.begin(*range(1, count + 1))
+        await made.begin(*range(1, (begin or count) + 1))
         await made.serving(1)
         try:
             yield made

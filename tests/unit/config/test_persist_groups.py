@@ -47,6 +47,7 @@ def test_a_group_has_a_queue_and_each_own_log_another_one() -> None:
     assert plan.settings.source.exclusive == {"p-fix"}  # engines append to the others
     policy = plan.settings.source.policies["p-fix"]
     assert policy.level is PRESETS["persist-synchronous"].level
+    assert policy.hosts_min == 1
 
 
 def test_without_an_election_the_first_host_leads() -> None:
