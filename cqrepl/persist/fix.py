@@ -158,6 +158,11 @@ class FixSessionStore:
             return stored
 
     @property
+    def timeout_s(self) -> float:
+        """For so long what goes out is waited for; 0: not at all."""
+        return self._out.timeout_s
+
+    @property
     def waiting(self) -> PersistentQueue[bytes]:
         """The messages that are to be sent."""
         return self._waiting
