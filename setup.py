@@ -1,9 +1,9 @@
-"""Adds the native kernel to what pyproject.toml says, which is all the rest.
+"""Adds the native kernel and the native codec to what pyproject.toml says, which is all the rest.
 
 CQREPL_BUILD_KERNEL says what is wanted:
 
-    auto      the kernel, if cargo is there and the build works; else plain Python (the default)
-    require   the kernel, or no installation
+    auto      both, if cargo is there and the build works; else plain Python (the default)
+    require   both, or no installation
     skip      plain Python
 """
 
@@ -31,11 +31,11 @@ def wants_kernel(wanted: str) -> bool:
     return wanted != "skip"
 
 
-def native_kernel(wanted: str) -> RustExtension:
-    """The crate; a failing build of one that is not required leaves it out."""
+def crate(name: str, folder: str, wanted: str) -> RustExtension:
+    """A crate; a failing build of one that is not required leaves it out."""
     return RustExtension(
-        "cqrepl._native",
-        path="native/kernel/Cargo.toml",
+        name,
+        path=f"native/{folder}/Cargo.toml",
         binding=Binding.PyO3,
         args=["--locked"],
         debug=False,
@@ -47,7 +47,10 @@ def native_kernel(wanted: str) -> RustExtension:
 wanted = os.environ.get(_SWITCH, "auto")
 if wants_kernel(wanted):
     setup(
-        rust_extensions=[native_kernel(wanted)],
+        rust_extensions=[
+            crate("cqrepl._native", "kernel", wanted),
+            crate("wire._codec", "document", wanted),
+        ],
         options={"bdist_wheel": {"py_limited_api": "cp311"}},
     )
 else:

@@ -158,4 +158,6 @@ def __getattr__(name: str) -> object:
         print_documents,
         variants,
     )
-    return next(vars(home)[name] for home in homes if name in vars(home))
+    found = next(vars(home)[name] for home in homes if name in vars(home))
+    globals()[name] = found  # a name is looked up once
+    return found

@@ -60,7 +60,7 @@ def _message(shape: Shape, values: object, where: str, *, is_text: bool) -> Any:
 
 
 def _is_absent(member: ShapeMember) -> bool:
-    """Whether an empty cell says that there is no such field."""
+    """True where an empty cell says that there is no such field."""
     return not (member.is_required and member.shape.kind == "text")
 
 

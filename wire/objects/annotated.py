@@ -288,7 +288,10 @@ def _optional(inner: _Form) -> _Form:
             inner.write(writer, value)
 
     def read(value: Reader, depth: int) -> object:
-        return None if next_code(value, "a value") == Code.NULL else inner.read(value, depth)
+        if next_code(value, "a value") != Code.NULL:
+            return inner.read(value, depth)
+        value.position += 1
+        return None
 
     return _Form(write, read)
 

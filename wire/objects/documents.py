@@ -12,6 +12,7 @@ for itself. `encode` and `decode` are the same without the header, as a queue's 
 `wire.Splitter` finds the documents.
 """
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, overload
@@ -30,6 +31,7 @@ from wire.header import (
 from wire.objects.annotated import read_message
 from wire.objects.body_writer import BodyWriter
 from wire.objects.lookup import Fields
+from wire.objects.nativeforms import message_reader, object_reader
 from wire.objects.object_reader import read_body
 from wire.objects.object_writer import write_body, write_object, write_sequence
 from wire.objects.variants import Variant
@@ -278,6 +280,12 @@ def decode(body: _Bytes, into: type[_M] | None = None, *, keep_widths: bool = Fa
         WireError: the body is malformed, is no message of that class, or is a document with its
             header.
     """
+    if not keep_widths:
+        read = _READ_OBJECT if into is None else _native_reader(into)
+        found = NotImplemented if read is None else read(body)
+        # a message is None for the call of another method, which the plain codec refuses
+        if found is not NotImplemented and (into is None or found is not None):
+            return found
     if is_framed(body):
         raise WireError(
             "a document body was expected, a document with its header came: wire.loads reads it", 0
@@ -314,6 +322,10 @@ def encode_call(method: str, *arguments: object) -> bytes:
     else:
         write_sequence(writer, arguments)
     return bytes(writer.data)
+
+
+_READ_OBJECT: Final = object_reader()
+_native_reader: Final = functools.cache(message_reader)
 
 
 def _decoded(reader: Reader, into: type[_M] | None, keep_widths: bool) -> object:

@@ -17,11 +17,12 @@ Cancel(id=7)
 True
 """
 
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from wire.errors import FieldError, WireError
 from wire.header import is_framed
 from wire.objects.annotated import check_class, read_message, skip_history
+from wire.objects.nativeforms import message_reader
 from wire.objects.object_reader import read_body, read_event
 from wire.objects.object_writer import given_event
 from wire.reader import Reader
@@ -54,6 +55,7 @@ class Messages(Generic[M]):
             )
         self._only: type[M] | None = kinds[0] if events[0] is None else None
         self._kinds = dict(zip(events, kinds, strict=True))
+        self._native = message_reader(kinds[0]) if len(kinds) == 1 else None
 
     def read(self, data: Data) -> M | None:
         """The message that a document body holds; None for a call of another method.
@@ -62,6 +64,10 @@ class Messages(Generic[M]):
             FieldError: a field does not fit; its `path` is empty where the document as a whole
                 does not.
         """
+        if self._native is not None:
+            found = self._native(data)
+            if found is not NotImplemented:
+                return cast("M | None", found)
         kind = self._only
         try:
             if is_framed(data):

@@ -1,0 +1,15 @@
+//! The module that Python imports: arguments go in, results come out.
+//!
+//! ```text
+//! extension   the module itself
+//! batches     batches of columns
+//! messages    documents as objects of dataclasses
+//! objects     documents as Python's own types
+//! given       what Python gives: buffers, schemas
+//! ```
+
+mod batches;
+mod extension;
+mod given;
+mod messages;
+mod objects;

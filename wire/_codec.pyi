@@ -1,0 +1,29 @@
+"""The native codec, native/document."""
+
+from collections.abc import Callable
+from typing import final
+
+INTERFACE: int
+
+@final
+class ObjectReader:
+    def __new__(
+        cls,
+        time: Callable[[int, str], object],
+        uuid: Callable[[int], object],
+        typed: Callable[[str, object], object],
+        type_literal: Callable[[str], object],
+    ) -> ObjectReader: ...
+    def read(self, data: bytes | bytearray | memoryview, /) -> object: ...
+
+@final
+class MessageReader:
+    def __new__(cls, message: object, event: bytes | None, objects: ObjectReader) -> MessageReader: ...
+    def read(self, data: bytes | bytearray | memoryview, /) -> object: ...
+
+@final
+class ColumnBatch:
+    def __new__(cls, message: object, event: bytes | None, is_wanted: list[bool]) -> ColumnBatch: ...
+    def read(
+        self, payload: bytes, offsets: bytes, row: int, end: int
+    ) -> tuple[int, list[tuple[int, int, bytes | None, tuple[object, ...]]]]: ...
