@@ -1,8 +1,8 @@
 """Chooses the codec that reads documents: the native one, or the one in plain Python alone.
 
-The native one, `wire._codec` (native/document, in Rust), reads what is usual, and leaves all else to
-the plain one in `wire.objects`, which is the reference: both give the same for every input, errors
-included. CQREPL_KERNEL picks, as it does for the kernel of `cqrepl`:
+The native one, `wire._codec` (native/document, in Rust), reads what is usual, and leaves all else
+to the plain one in `wire.objects`, which is the reference: both give the same for every input,
+errors included. CQREPL_KERNEL picks, as it does for the kernel of `cqrepl`:
 
     auto     the native one if it is there; so it is without the variable
     native   the native one, or ImportError

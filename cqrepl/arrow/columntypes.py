@@ -29,6 +29,7 @@ DECIMAL_DIGITS: Final = 38
 DECIMAL_SCALE: Final = 18
 _INT64_LIMIT: Final = 1 << 63
 _WIDE: Final = Context(prec=80)
+_UNIT: Final = Decimal(1).scaleb(-DECIMAL_SCALE)
 _DECIMAL_LIMIT: Final = Decimal(10) ** (DECIMAL_DIGITS - DECIMAL_SCALE)
 _LEAF_TYPES: Final = {
     "float": pa.float64(),
@@ -114,11 +115,13 @@ def _integer(value: int) -> int:
 
 def _decimal(value: Decimal) -> Decimal:
     exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int) or not abs(value) < _DECIMAL_LIMIT:
+    # not `abs`: it rounds to 28 digits
+    if not isinstance(exponent, int) or not value.copy_abs() < _DECIMAL_LIMIT:
         raise NoColumnValue(f"a decimal below 10^20 was expected, {value} came")
-    if exponent < -DECIMAL_SCALE and value != round(value, DECIMAL_SCALE):
+    scaled = value.quantize(_UNIT, context=_WIDE)
+    if scaled != value:
         raise NoColumnValue(f"a decimal of at most 18 places was expected, {value} came")
-    return value.quantize(Decimal(1).scaleb(-DECIMAL_SCALE), context=_WIDE)
+    return scaled
 
 
 def _moment(value: datetime.datetime) -> datetime.datetime:

@@ -80,7 +80,7 @@ class TypedStream:
         if reading.keep_misfits:
             fields += [pa.field(MISFIT, pa.large_binary()), pa.field(ERROR, pa.large_string())]
         self.schema = pa.schema(fields)
-        self._columns = MessageColumns(self._members, self._shape)
+        self._columns = MessageColumns(kind, self._members, self._shape)
         self.rows = self.misfits = self.passed = 0
         self.kept_misfits: list[Misfit] = []
         self.next_index = reading.index_first

@@ -6,8 +6,8 @@ each document that the crate finds unusual, for which a reader gives `NotImpleme
 
     form      (kind, is_nullable, detail)
     detail    integer: (least, greatest, class or None, bytes of a column); float: class or None;
-              decimal, date, time, moment: class; enum: names and members; list: (form, is_tuple);
-              message: (type name, class, fields)
+              decimal, date, time, moment: class; enum: names and members; map: form;
+              list: (form, is_tuple); message: (type name, class, fields)
     field     (name, form, is_required, default, factory or None)
 """
 
@@ -24,7 +24,7 @@ from wire.objects.conversions import INT64_MAX, INT64_MIN
 from wire.objects.object_writer import given_event
 from wire.objects.shapes import Shape, ShapeMember, shape_of
 from wire.objects.times import python_time
-from wire.objects.values import Float64, Typed, TypeLiteral
+from wire.objects.values import Typed, TypeLiteral
 
 DEPTH_MAX: Final = 32
 DECIMAL_SCALE: Final = 18
@@ -32,6 +32,10 @@ _COLUMN_DIGITS: Final = 38
 _BYTES_OF: Final = {"Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Int32": 4, "UInt32": 4}
 _TEXT_KINDS: Final = frozenset({"text", "enum", "open_enum", "uuid"})
 Form = tuple[str, bool, object]
+Field = dataclasses.Field[Any]
+_COLUMN_KINDS: Final = frozenset(
+    {"float", "float32", "decimal", "text", "boolean", "bytes", "date", "moment", "uuid"}
+)
 
 
 class NoNativeForm(Exception):
@@ -60,8 +64,8 @@ def message_reader(kind: type) -> Callable[[bytes | bytearray | memoryview], obj
 def column_batch(kind: type, wanted: Sequence[ShapeMember]) -> Any:
     """The crate's maker of columns of these fields of a class; None where there is none.
 
-    Its method `read(payload, offsets, row, end)` gives the number of rows, and for each field (number
-    of values, number of nulls, bits or None, buffers).
+    Its method `read(payload, offsets, row, end)` gives the number of rows, and for each field
+    (number of values, number of nulls, bits or None, buffers).
     """
     if NATIVE is None:
         return None
@@ -103,7 +107,9 @@ class _Objects:
             return None
         raise NoNativeForm
 
-    def default(self, member: ShapeMember, field: "dataclasses.Field[Any]") -> tuple[object, object]:
+    def default(
+        self, member: ShapeMember, field: "dataclasses.Field[Any]"
+    ) -> tuple[object, object]:
         factory = field.default_factory
         return member.default, None if factory is dataclasses.MISSING else factory
 
@@ -112,12 +118,24 @@ class _Columns:
     """Forms of values as columns."""
 
     def kind(self, shape: Shape) -> object:
-        known = ("float", "float32", "decimal", "text", "boolean", "bytes", "date", "moment", "uuid")
+        known = (
+            "float",
+            "float32",
+            "decimal",
+            "text",
+            "boolean",
+            "bytes",
+            "date",
+            "moment",
+            "uuid",
+        )
         if shape.kind in known:
             return None
         raise NoNativeForm
 
-    def default(self, member: ShapeMember, field: "dataclasses.Field[Any]") -> tuple[object, object]:
+    def default(
+        self, member: ShapeMember, field: "dataclasses.Field[Any]"
+    ) -> tuple[object, object]:
         return _column_default(member.shape, member.default), None
 
 
@@ -162,6 +180,8 @@ def _form(shape: Shape, depth: int, maker: _Maker) -> Form:
     if shape.kind == "list" and shape.item is not None:
         is_tuple = str(_bare(shape)).startswith("tuple")
         return shape.kind, shape.is_nullable, (_form(shape.item, depth + 1, maker), is_tuple)
+    if shape.kind == "map" and shape.item is not None and isinstance(maker, _Objects):
+        return shape.kind, shape.is_nullable, _form(shape.item, depth + 1, maker)
     return shape.kind, shape.is_nullable, maker.kind(shape)
 
 

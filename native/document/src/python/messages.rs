@@ -27,6 +27,7 @@ enum Form {
     Any,
     Message(Box<MessageForm>),
     List { item: Box<PartForm>, is_tuple: bool },
+    Map { item: Box<PartForm> },
 }
 
 /// A form, and whether null is a value of it.
@@ -86,6 +87,10 @@ impl PartForm {
             "list" => {
                 let (item, is_tuple): (Bound<'_, PyTuple>, bool) = detail.extract()?;
                 Form::List { item: Box::new(PartForm::of(&item)?), is_tuple }
+            }
+            "map" => {
+                let item = detail.cast_into::<PyTuple>()?;
+                Form::Map { item: Box::new(PartForm::of(&item)?) }
             }
             other => return Err(unknown(other)),
         };
@@ -266,6 +271,15 @@ impl PyMessageReader {
             Form::Any => self.objects.get().objects.value(py, body, 0),
             Form::Message(message) => self.message(py, message, body),
             Form::List { item, is_tuple } => self.items(py, item, *is_tuple, body),
+            Form::Map { item } => {
+                let mut block = body.block()?;
+                let found = PyDict::new(py);
+                while block.code()?.is_some() {
+                    let name = self.objects.get().objects.names.text(py, block.name()?);
+                    found.set_item(name, self.part(py, item, &mut block)?)?;
+                }
+                Ok(found.into_any())
+            }
         }
     }
 

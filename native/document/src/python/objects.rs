@@ -32,7 +32,7 @@ pub struct KeptNames(Mutex<HashMap<Box<[u8]>, Py<PyString>>>);
 
 impl KeptNames {
     /// The text of a name, each byte of which is a character.
-    fn text<'py>(&self, py: Python<'py>, name: &[u8]) -> Bound<'py, PyString> {
+    pub fn text<'py>(&self, py: Python<'py>, name: &[u8]) -> Bound<'py, PyString> {
         // a thread that waits here would hold the GIL: who finds it taken makes a text of its own
         if let Ok(mut names) = self.0.try_lock() {
             if let Some(known) = names.get(name) {
@@ -57,7 +57,8 @@ fn latin_text<'py>(py: Python<'py>, name: &[u8]) -> Bound<'py, PyString> {
 
 /// Makes values of Python.
 pub struct Objects {
-    names: KeptNames,
+    /// Texts of names.
+    pub names: KeptNames,
     /// From a code and a text to a date or a time; raises where the text is none.
     time: Py<PyAny>,
     /// From 128 bits to a UUID.
