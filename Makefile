@@ -86,7 +86,8 @@ lint: $(DEV_STAMP)
 
 types: $(DEV_STAMP)
 	$(BIN)/mypy
-	! $(HAS_NATIVE) || $(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml cqrepl._native
+	! $(HAS_NATIVE) || $(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
+	  cqrepl._native wire._codec
 
 layers: $(DEV_STAMP)
 	$(BIN)/lint-imports
@@ -113,7 +114,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 KERNEL_FILES := $(wildcard native/Cargo.* native/kernel/Cargo.toml \
-  native/kernel/src/*.rs native/kernel/src/*/*.rs)
+  native/kernel/src/*.rs native/kernel/src/*/*.rs native/document/Cargo.toml \
+  native/document/src/*.rs native/document/src/*/*.rs)
 
 # what is installed must be able to write: with the native kernel, or with libatomic
 $(STAMP): pyproject.toml setup.py $(KERNEL_FILES) | check-python $(VENV)/bin/python
@@ -133,4 +135,4 @@ $(DEV_STAMP): $(STAMP)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info tools/java/*/target native/target cqrepl/_native*.so
+	rm -rf $(VENV) build dist *.egg-info tools/java/*/target native/target cqrepl/_native*.so wire/_codec*.so

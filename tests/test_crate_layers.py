@@ -238,6 +238,49 @@ def test_the_layers_are_those_of_the_crate() -> None:
     assert uses["mem"] >= {"mem::views", "mem::of_files"}
 
 
+DOCUMENT: Final = CRATE.parent / "document"
+# from above to below; those without a folder of their own are modules
+DOCUMENT_LAYERS: Final = ("python", "columns", "shapes", "scalars", "items")
+
+
+def document_faults(sources: Sources) -> list[str]:
+    """The same of the crate that reads documents: no unsafe code, no socket, file or clock."""
+    found = [f"{file}: unsafe code" for file, text in sources.items() if "unsafe" in code_of(text)]
+    for file, text in sources.items():
+        found += [f"{file}: touches {path}" for path in paths_of(text) if touches(path, {"libc"})]
+    for module, others in uses_of(sources).items():
+        for other in others if module else ():
+            above = DOCUMENT_LAYERS.index(folder_of(other)) if other else 0
+            if not other or above < DOCUMENT_LAYERS.index(folder_of(module)):
+                found.append(f"{module}: uses {other or 'the root'}, which is above it")
+    return found
+
+
+def document_sources() -> dict[str, str]:
+    src = DOCUMENT / "src"
+    return {path.relative_to(src).as_posix(): path.read_text() for path in src.rglob("*.rs")}
+
+
+def test_the_crate_that_reads_documents_keeps_its_layers() -> None:
+    assert document_faults(document_sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("planted", "fault"),
+    [
+        ({"items.rs": "use crate::columns::Batch;"}, "items: uses columns, which is above it"),
+        ({"scalars.rs": "fn f() { unsafe { g() } }"}, "scalars.rs: unsafe code"),
+        ({"columns.rs": "use std::fs::File;"}, "columns.rs: touches std::fs::File"),
+        ({"python/objects.rs": "use std::time::Instant;"}, "touches std::time::Instant"),
+    ],
+)
+def test_what_breaks_a_rule_of_it_is_found(planted: dict[str, str], fault: str) -> None:
+    sources = document_sources()
+    for file, text in planted.items():
+        sources[file] = f"{sources[file]}\n{text}\n"
+    assert any(fault in each for each in document_faults(sources))
+
+
 # ---------------------------------------------------------------- sources that break a rule
 
 

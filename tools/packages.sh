@@ -42,16 +42,16 @@ CQREPL_BUILD_KERNEL=skip "$builder" -c \
   { cat "$fresh/sdist.log" >&2; exit 1; }
 sdist=$(echo dist/cqrepl-*.tar.gz)
 for wanted in native/Cargo.toml native/Cargo.lock native/kernel/Cargo.toml \
-  native/kernel/src/lib.rs cqrepl/_native.pyi cqrepl/py.typed \
+  native/kernel/src/lib.rs native/document/src/lib.rs cqrepl/_native.pyi wire/_codec.pyi cqrepl/py.typed \
   "cqrepl/dump/.*\.lua" README.md LICENSE; do
   holds "$sdist:tarfile" yes "/$wanted"
 done
-holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|_native\..*so|\.pyc'
+holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|_native\..*so|_codec\..*so|\.pyc'
 
 if command -v cargo >/dev/null; then
   CQREPL_BUILD_KERNEL=require "$builder" -m pip wheel --quiet --no-deps --wheel-dir dist "$sdist"
   wheel=$(echo dist/cqrepl-*.whl)
-  for wanted in "cqrepl/_native\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua" \
+  for wanted in "cqrepl/_native\.abi3\.so" "wire/_codec\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua" \
     "dist-info/licenses/LICENSE"; do
     holds "$wheel:zipfile" yes "$wanted"
   done

@@ -4,7 +4,7 @@
 //! where it was. Fields that are not asked for are checked as well, so that a document fits or not
 //! whatever columns are wanted; nothing is allocated for them.
 
-use crate::items::{Body, Read, Unusual, code, is_framed};
+use crate::items::{code, is_framed, Body, Read, Unusual};
 use crate::scalars;
 use crate::shapes::{self, Default, Kind, Message, Shape};
 
@@ -13,13 +13,22 @@ use crate::shapes::{self, Default, Kind, Message, Shape};
 #[allow(missing_docs)]
 pub enum Values {
     /// Numbers of so many bytes each.
-    Fixed { width: usize, bytes: Vec<u8> },
+    Fixed {
+        width: usize,
+        bytes: Vec<u8>,
+    },
     /// True and false, a byte each.
     Flags(Vec<u8>),
     /// Texts or bytes, one behind the other, and where each ends.
-    Variable { ends: Vec<i64>, bytes: Vec<u8> },
+    Variable {
+        ends: Vec<i64>,
+        bytes: Vec<u8>,
+    },
     Struct(Vec<Column>),
-    List { ends: Vec<i32>, item: Box<Column> },
+    List {
+        ends: Vec<i32>,
+        item: Box<Column>,
+    },
     /// A field that is not asked for.
     Nothing,
 }
@@ -59,9 +68,7 @@ impl Column {
             Kind::Message(message) => {
                 Values::Struct(message.shapes.iter().map(Column::new).collect())
             }
-            Kind::List(item) => {
-                Values::List { ends: vec![0], item: Box::new(Column::new(item)) }
-            }
+            Kind::List(item) => Values::List { ends: vec![0], item: Box::new(Column::new(item)) },
         };
         Column { is_there: Vec::new(), values }
     }
@@ -338,7 +345,11 @@ impl Batch {
     /// Without rows; the columns of fields that are not wanted are only checked.
     pub fn new(message: &Message, is_wanted: &[bool]) -> Self {
         let columns = message.shapes.iter().zip(is_wanted).map(|(shape, wanted)| {
-            if *wanted { Column::new(shape) } else { Column::nothing() }
+            if *wanted {
+                Column::new(shape)
+            } else {
+                Column::nothing()
+            }
         });
         Batch { columns: columns.collect(), rows: 0 }
     }
@@ -371,7 +382,11 @@ impl Batch {
         shapes::check_type(&mut body, &message.type_name)?;
         let mut block = body.block()?;
         read_fields(message, &mut block, &mut self.columns)?;
-        if body.code()?.is_some() { Err(Unusual) } else { Ok(()) }
+        if body.code()?.is_some() {
+            Err(Unusual)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -178,11 +178,12 @@ impl<'a> Body<'a> {
         Ok(matches!(
             self.code()?,
             Some(
-                code::FIELD_NAME0..code::STRING0
-                    | code::FIELD_NAME_ANY
-                    | code::EVENT_NAME
-                    | code::FIELD_NUMBER
-                    | code::EVENT_OBJECT
+                code::FIELD_NAME0
+                    ..code::STRING0
+                        | code::FIELD_NAME_ANY
+                        | code::EVENT_NAME
+                        | code::FIELD_NUMBER
+                        | code::EVENT_OBJECT
             )
         ))
     }
@@ -218,7 +219,9 @@ impl<'a> Body<'a> {
         self.take(1)?;
         Ok(match code {
             0..code::BYTES_LENGTH8 => Number::Whole(i64::from(code)),
-            code::UINT8 | code::SET_LOW_INT8 => Number::Whole(i64::from(u8::from_le_bytes(self.array()?))),
+            code::UINT8 | code::SET_LOW_INT8 => {
+                Number::Whole(i64::from(u8::from_le_bytes(self.array()?)))
+            }
             code::UINT16 | code::SET_LOW_INT16 => {
                 Number::Whole(i64::from(u16::from_le_bytes(self.array()?)))
             }

@@ -78,7 +78,11 @@ impl Digits<'_> {
             return Err(Unusual);
         }
         let value = self.number(count)? * 10_i64.pow(9 - count as u32);
-        if value % 1000 == 0 { Ok(value / 1000) } else { Err(Unusual) }
+        if value % 1000 == 0 {
+            Ok(value / 1000)
+        } else {
+            Err(Unusual)
+        }
     }
 
     /// Microseconds that the local time is ahead of UTC.
@@ -100,7 +104,11 @@ impl Digits<'_> {
     }
 
     fn end(&self) -> Read<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(Unusual) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Unusual)
+        }
     }
 }
 

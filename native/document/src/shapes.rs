@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::items::{Body, Read, Unusual, code};
+use crate::items::{code, Body, Read, Unusual};
 
 /// A message has so many fields at most that the native codec reads.
 pub const MEMBERS_MAX: usize = 128;

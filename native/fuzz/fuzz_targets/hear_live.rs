@@ -100,7 +100,10 @@ impl Begun {
     /// Takes an acknowledgement as the lane is to.
     fn take(&mut self, level: usize, index: i64, ns: i64) {
         if level != APPENDED {
-            assert!(!self.is_full || index <= self.index_held, "it is for the event loop to refuse");
+            assert!(
+                !self.is_full || index <= self.index_held,
+                "it is for the event loop to refuse"
+            );
             self.raise(level, index);
             return;
         }

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::columns::{Batch, Column, Values, packed};
-use crate::python::messages::names_of;
+use crate::columns::{packed, Batch, Column, Values};
+use crate::python::messages::{names_of, GivenMember};
 use crate::shapes::{Default, Kind, Message, Shape};
 
 fn unknown(kind: &str) -> PyErr {
@@ -50,13 +50,7 @@ fn message_of(given: &Bound<'_, PyAny>) -> PyResult<Message> {
     let (type_name, _, members): (String, Py<PyAny>, Vec<Bound<'_, PyTuple>>) = given.extract()?;
     let (mut names, mut shapes, mut defaults) = (Vec::new(), Vec::new(), Vec::new());
     for member in members {
-        let (name, shape, is_required, default, _): (
-            Vec<u8>,
-            Bound<'_, PyTuple>,
-            bool,
-            Bound<'_, PyAny>,
-            Bound<'_, PyAny>,
-        ) = member.extract()?;
+        let (name, shape, is_required, default, _) = member.extract::<GivenMember<'_>>()?;
         names.push(name);
         shapes.push(shape_of(&shape)?);
         defaults.push(if is_required { Default::Required } else { default_of(&default)? });

@@ -1,17 +1,21 @@
 //! Documents as objects of dataclasses. The reference is `wire/objects/annotated.py`.
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use pyo3::IntoPyObjectExt;
 
 use crate::columns::enum_text;
-use crate::items::{Body, Unusual, code, is_framed};
-use crate::python::given::{Stop, answered, with_bytes};
+use crate::items::{code, is_framed, Body, Unusual};
+use crate::python::given::{answered, with_bytes, Stop};
 use crate::python::objects::PyObjectReader;
 use crate::scalars;
 use crate::shapes::{self, Names};
 
 type Value<'py> = Result<Bound<'py, PyAny>, Stop>;
+
+/// Of a field: its name, form, whether it is required, its default, and what makes one.
+pub type GivenMember<'py> =
+    (Vec<u8>, Bound<'py, PyTuple>, bool, Bound<'py, PyAny>, Option<Py<PyAny>>);
 
 /// The form of a value, with the objects of Python that it takes.
 enum Form {
@@ -59,7 +63,9 @@ pub fn names_of(names: Vec<Vec<u8>>) -> PyResult<Names> {
 }
 
 fn unknown(kind: &str) -> PyErr {
-    pyo3::exceptions::PyTypeError::new_err(format!("a kind that is known was expected, {kind} came"))
+    pyo3::exceptions::PyTypeError::new_err(format!(
+        "a kind that is known was expected, {kind} came"
+    ))
 }
 
 impl PartForm {
@@ -104,19 +110,14 @@ impl MessageForm {
             given.extract()?;
         let (mut names, mut parts, mut absent) = (Vec::new(), Vec::new(), Vec::new());
         for member in members {
-            let (name, part, is_required, default, factory): (
-                Vec<u8>,
-                Bound<'_, PyTuple>,
-                bool,
-                Py<PyAny>,
-                Option<Py<PyAny>>,
-            ) = member.extract()?;
+            let (name, part, is_required, default, factory) =
+                member.extract::<GivenMember<'_>>()?;
             names.push(name);
             parts.push(PartForm::of(&part)?);
             absent.push(match (is_required, factory) {
                 (true, _) => Absent::Required,
                 (false, Some(factory)) => Absent::Made(factory),
-                (false, None) => Absent::Value(default),
+                (false, None) => Absent::Value(default.unbind()),
             });
         }
         Ok(MessageForm { names: names_of(names)?, type_name, class, parts, absent })
@@ -169,7 +170,11 @@ impl PyMessageReader {
             return Ok(py.None().into_bound(py));
         }
         let found = self.message(py, &self.message, &mut body)?;
-        if body.code()?.is_some() { Err(Stop::Unusual) } else { Ok(found) }
+        if body.code()?.is_some() {
+            Err(Stop::Unusual)
+        } else {
+            Ok(found)
+        }
     }
 
     fn message<'py>(
@@ -265,7 +270,11 @@ impl PyMessageReader {
             }
             Form::Time { class } => {
                 let value = self.objects.get().objects.time(py, body)?;
-                if value.is_instance(class.bind(py))? { Ok(value) } else { Err(Stop::Unusual) }
+                if value.is_instance(class.bind(py))? {
+                    Ok(value)
+                } else {
+                    Err(Stop::Unusual)
+                }
             }
             Form::Uuid => self.objects.get().objects.uuid(py, body),
             Form::Any => self.objects.get().objects.value(py, body, 0),

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
+use pyo3::IntoPyObjectExt;
 
-use crate::items::{Body, NESTING_MAX, Number, Unusual, code, is_framed};
-use crate::python::given::{Stop, answered, with_bytes};
+use crate::items::{code, is_framed, Body, Number, Unusual, NESTING_MAX};
+use crate::python::given::{answered, with_bytes, Stop};
 use crate::shapes::HISTORY_NUMBER;
 
 type Value<'py> = Result<Bound<'py, PyAny>, Stop>;
@@ -20,8 +20,24 @@ const NAME_BYTES_MAX: usize = 64;
 const TRANSPARENT: [&str; 7] = ["String", "!seq", "!map", "!binary", "byte[]", "UUID", "type"];
 /// Type names of which the plain codec makes a type of Python's, or an error.
 const MEANT: [&str; 18] = [
-    "byte", "short", "int", "long", "float", "double", "short[]", "int[]", "long[]", "float[]",
-    "double[]", "!set", "!null", "Date", "Time", "DateTime", "ZonedDateTime", "lzw",
+    "byte",
+    "short",
+    "int",
+    "long",
+    "float",
+    "double",
+    "short[]",
+    "int[]",
+    "long[]",
+    "float[]",
+    "double[]",
+    "!set",
+    "!null",
+    "Date",
+    "Time",
+    "DateTime",
+    "ZonedDateTime",
+    "lzw",
 ];
 /// Type names of compressed values.
 const COMPRESSIONS: [&str; 4] = ["gzip", "snappy", "zstd", "lz4"];
@@ -138,17 +154,15 @@ impl Objects {
                 }
                 Ok(PyString::new(py, body.text()?).into_any())
             }
-            0..code::BYTES_LENGTH8 | code::FLOAT32..=code::FLOAT64
-            | code::FLOAT_STOP_2..=code::FLOAT_STOP_6 | code::UINT8..=code::INT64_0X => {
-                match body.number()? {
-                    Number::Whole(value) => Ok(value.into_bound_py_any(py)?),
-                    Number::Float(value) => Ok(PyFloat::new(py, value).into_any()),
-                }
-            }
+            0..code::BYTES_LENGTH8
+            | code::FLOAT32..=code::FLOAT64
+            | code::FLOAT_STOP_2..=code::FLOAT_STOP_6
+            | code::UINT8..=code::INT64_0X => match body.number()? {
+                Number::Whole(value) => Ok(value.into_bound_py_any(py)?),
+                Number::Float(value) => Ok(PyFloat::new(py, value).into_any()),
+            },
             code::BYTES_LENGTH8..=code::BYTES_LENGTH32 => self.block(py, body, depth),
-            code::TRUE | code::FALSE => {
-                Ok(PyBool::new(py, body.boolean()?).to_owned().into_any())
-            }
+            code::TRUE | code::FALSE => Ok(PyBool::new(py, body.boolean()?).to_owned().into_any()),
             code::NULL => {
                 body.pass_code()?;
                 Ok(py.None().into_bound(py))
