@@ -53,7 +53,7 @@ def message_reader(kind: type) -> Callable[[bytes | bytearray | memoryview], obj
     if NATIVE is None:
         return None
     try:
-        form = _message(shape_of(kind), 0, _Objects())
+        form = _message(shape_of(kind), 0, _ObjectForms())
         reader: Any = NATIVE.MessageReader(form, event_bytes(kind), _OBJECTS)
     except (NoNativeForm, TypeError):
         return None
@@ -72,7 +72,7 @@ def column_batch(kind: type, wanted: Sequence[ShapeMember]) -> Any:
     shape = shape_of(kind)
     names = {member.name for member in wanted}
     try:
-        form = _message(shape, 0, _Columns())
+        form = _message(shape, 0, _ColumnForms())
         flags = [member.name in names for member in shape.members]
         return NATIVE.ColumnBatch(form, event_bytes(kind), flags)
     except (NoNativeForm, TypeError):
@@ -92,7 +92,7 @@ def _declined(data: bytes | bytearray | memoryview) -> object:
     return NotImplemented
 
 
-class _Objects:
+class _ObjectForms:
     """Forms of values as objects."""
 
     def kind(self, shape: Shape) -> object:
@@ -114,7 +114,7 @@ class _Objects:
         return member.default, None if factory is dataclasses.MISSING else factory
 
 
-class _Columns:
+class _ColumnForms:
     """Forms of values as columns."""
 
     def kind(self, shape: Shape) -> object:
@@ -164,7 +164,7 @@ def _column_default(shape: Shape, value: object) -> tuple[str, object]:
     raise NoNativeForm
 
 
-_Maker = _Objects | _Columns
+_Maker = _ObjectForms | _ColumnForms
 
 
 def _form(shape: Shape, depth: int, maker: _Maker) -> Form:
@@ -180,7 +180,7 @@ def _form(shape: Shape, depth: int, maker: _Maker) -> Form:
     if shape.kind == "list" and shape.item is not None:
         is_tuple = str(_bare(shape)).startswith("tuple")
         return shape.kind, shape.is_nullable, (_form(shape.item, depth + 1, maker), is_tuple)
-    if shape.kind == "map" and shape.item is not None and isinstance(maker, _Objects):
+    if shape.kind == "map" and shape.item is not None and isinstance(maker, _ObjectForms):
         return shape.kind, shape.is_nullable, _form(shape.item, depth + 1, maker)
     return shape.kind, shape.is_nullable, maker.kind(shape)
 
