@@ -47,7 +47,7 @@ public final class StoreTool {
         switch (words[0]) {
             case "open":
                 SessionSettings settings = new SessionSettings(new ByteArrayInputStream(("[DEFAULT]\nBeginString=FIX.4.4\n"
-                        + "CqReplicationTimeoutMs=0\nCqDirectory=" + words[1] + "\n[SESSION]\nSenderCompID=A\nTargetCompID=B\n").getBytes()));
+                        + "CqReplicationTimeoutMs=" + words[2] + "\nCqDirectory=" + words[1] + "\n[SESSION]\nSenderCompID=A\nTargetCompID=B\n").getBytes()));
                 store = new CqMessageStoreFactory(settings).create(new SessionID("FIX.4.4", "A", "B"));
                 break;
             case "set": store.set(n, words[2]); break;
