@@ -28,6 +28,12 @@ from cqrepl.cli.options import QUEUE_DIR, OneOfEach, cluster_options, log_option
     help="How the services of this host come to their state: by a replay of the queue from its "
     "start, or by a snapshot of another host; that of the file if not given.",
 )
+@click.option(
+    "--page",
+    metavar="HOST:PORT",
+    help="Give status page, metrics and health there, such as 127.0.0.1:9010; that of the file if "
+    "not given. Takes the extra 'page'.",
+)
 @log_options
 def run(path: Path, **options: object) -> None:
     """Run one host of a cluster: stream the queues that it is the master of, take in all others.

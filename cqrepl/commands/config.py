@@ -28,6 +28,7 @@ def process_settings(config: ClusterConfig, options: Options) -> dict[str, Setti
         ("listen", "--listen"),
         ("runDir", "--run-dir"),
         ("cluster.join", "--join"),
+        ("page.listen", "--page"),
     ):
         given = options.get(flag.removeprefix("--").replace("-", "_"))
         if given is not None:

@@ -14,6 +14,7 @@ import trio
 
 from cqrepl.commands import replication
 from cqrepl.commands.config import Options, plan
+from cqrepl.commands.operated import operated
 from cqrepl.commands.replication import log_choice
 from cqrepl.commands.services import Services
 from cqrepl.config.errors import ConfigError
@@ -65,6 +66,7 @@ class _Served:
         async with (
             host,
             services.running(host),
+            operated(host, made),
             _reloading(host.control, self._has_terminal),
         ):
             yield host

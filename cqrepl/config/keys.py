@@ -13,7 +13,7 @@ from cqrepl.config.keykinds import (
     section_of,
     unused_key,
 )
-from cqrepl.config.operatekeys import LIMITS, TLS
+from cqrepl.config.operatekeys import ALARMS, LIMITS, PAGE, TLS
 from cqrepl.config.persistkinds import PERSIST
 from cqrepl.config.queueoptions import QUEUE_OPTIONS
 from cqrepl.config.rightskeys import RIGHTS
@@ -419,6 +419,8 @@ PARTS: Final[Mapping[str, Section]] = {
     "cluster": CLUSTER,
     "tls": TLS,
     "limits": LIMITS,
+    "page": PAGE,
+    "alarms": ALARMS,
 }
 ROOT_TAGS: Final = frozenset({"!QueueReplicationCfg", "!ChronicleQueueReplicationCfg"})
 

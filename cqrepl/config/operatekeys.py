@@ -4,9 +4,19 @@ from typing import Final
 
 from cqrepl.config.keykinds import Key, section_of
 from cqrepl.config.tlskeys import PLAIN
-from cqrepl.config.valuekinds import FILE, choice, integer, time
+from cqrepl.config.valuekinds import (
+    ARGUMENTS,
+    DAYS,
+    FILE,
+    LISTENING,
+    PERCENT,
+    choice,
+    integer,
+    time,
+)
 from cqrepl.net.limits import LimitSettings
 from cqrepl.net.tlssettings import TlsMode
+from cqrepl.page.settings import AlarmSettings
 
 _COST: Final = LimitSettings()
 _TLS: Final = "TLS_"
@@ -102,5 +112,58 @@ LIMITS: Final = section_of(
         default=_COST.guest_requests_per_s,
         is_live=True,
         prefix=_LIMITS,
+    ),
+)
+
+_ALARMS: Final = "ALARMS_"
+_USUAL: Final = AlarmSettings()
+ALARMS: Final = section_of(
+    "alarms",
+    (),
+    Key(
+        name="lag",
+        kind=time(0, 10_000_000),
+        says="a sink that has lacked something for so long",
+        default=_USUAL.lag_seconds,
+        prefix=_ALARMS,
+    ),
+    Key(
+        name="diskFree",
+        kind=PERCENT,
+        says="less of the disk of a queue is free",
+        default=_USUAL.disk_free,
+        prefix=_ALARMS,
+    ),
+    Key(
+        name="certificate",
+        kind=DAYS,
+        says="the certificate of this host ends within so many days",
+        default=_USUAL.certificate_days,
+        prefix=_ALARMS,
+    ),
+    Key(
+        name="onAlarm",
+        kind=ARGUMENTS,
+        says="a command that is run, without a shell, with RAISED or CLEARED, the alarm, its "
+        "subject and a sentence behind its arguments",
+        default=(),
+    ),
+)
+_PAGE: Final = "PAGE_"
+PAGE: Final = section_of(
+    "page",
+    (),
+    Key(
+        name="listen",
+        kind=LISTENING,
+        says="address of the status page, metrics and health; beyond this machine with TLS and a "
+        "token. Takes the extra 'page'",
+        prefix=_PAGE,
+    ),
+    Key(
+        name="token",
+        kind=FILE,
+        says="file with what readers have to show; $hostId stands for the host's id",
+        prefix=_PAGE,
     ),
 )

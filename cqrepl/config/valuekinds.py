@@ -322,6 +322,20 @@ def _policies(text: str) -> dict[str, AckPolicy]:
     return found
 
 
+def _percent(text: str) -> float:
+    number = text.removesuffix("%")
+    if number == text or not number.isdecimal() or int(number) > 100:
+        raise ValueError
+    return int(number) / 100
+
+
+def _days(text: str) -> int:
+    number = text.removesuffix("d")
+    if number == text or not number.isdecimal() or len(number) > 4:
+        raise ValueError
+    return int(number)
+
+
 def _routes(text: str) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
     for each in text.split(",") if text else ():
@@ -400,6 +414,8 @@ TEXT: Final = ValueKind(wanted="a text", parse=_text)
 PATH: Final = ValueKind(wanted="the path of a directory", parse=_path)
 FILE: Final = ValueKind(wanted="the path of a file", parse=_path)
 ROLL_CYCLE: Final = ValueKind(wanted="a roll cycle such as FAST_DAILY", parse=_roll_cycle)
+PERCENT: Final = ValueKind(wanted="a part such as 10%", parse=_percent)
+DAYS: Final = ValueKind(wanted="a number of days such as 30d", parse=_days)
 LISTENING: Final = ValueKind(wanted="HOST:PORT or :PORT", parse=Address.listening)
 ADDRESSES: Final = ValueKind(
     wanted="HOST:PORT for each of some names",

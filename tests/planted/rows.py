@@ -785,4 +785,20 @@ now = surroundings().wall_ms()
         wrong="    if is_synchronous and timeout_ms < 0:\n",
         tests=("tests/unit/persist/test_properties.py",),
     ),
+    Planted(
+        name="page-without-its-token",
+        room="page",
+        file="app.py",
+        text="        if not self._is_known(headers):",
+        wrong="        if not self._is_known(headers) and not self._token:",
+        tests=("tests/net/test_page.py",),
+    ),
+    Planted(
+        name="alarm-not-cleared",
+        room="page",
+        file="monitor.py",
+        text="for key in sorted(self.alarms.keys() - found.keys()):",
+        wrong="for key in sorted(found.keys() - found.keys()):",
+        tests=("tests/net/test_page.py",),
+    ),
 )

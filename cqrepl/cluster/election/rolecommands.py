@@ -5,7 +5,6 @@ a time, in the order of the changes, and none is left out; nothing else waits fo
 """
 
 import logging
-import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -13,10 +12,10 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.hookrunner import run_hook
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.rolelog import RoleChange
 
-RUN_SECONDS: Final = 30.0  # then SIGTERM, and 5 s later SIGKILL, as trio ends a process
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -71,15 +70,7 @@ class RoleCommands:
 
     async def _run(self, change: RoleChange) -> None:
         command = [*self._command, change.queue, change.role.value, str(change.epoch)]
-        failure = ""
-        try:
-            with trio.move_on_after(RUN_SECONDS) as limit:
-                done = await trio.run_process(command, check=False, stdin=subprocess.DEVNULL)
-                failure = f"exit code {done.returncode}" if done.returncode else ""
-            if limit.cancelled_caught:
-                failure = f"it was ended after {RUN_SECONDS:g} s"
-        except OSError as error:
-            failure = str(error)
+        failure = await run_hook(command)
         if failure:
             _logger.error("queue %r: onRole: %s: %s", change.queue, " ".join(command), failure)
             self.failures[change.queue] = failure

@@ -1,0 +1,35 @@
+"""Alarms, and pages where they are asked for: all that runs beside a host for its operators."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from cqrepl.config.hostplan import HostPlan
+from cqrepl.config.operateplan import alarm_settings, page_settings
+from cqrepl.host import Host
+from cqrepl.page.monitor import Monitor
+from cqrepl.page.server import page_of
+from cqrepl.status.snapshot import snapshot_of
+
+
+@asynccontextmanager
+async def operated(host: Host, plan: HostPlan) -> AsyncIterator[Monitor]:
+    """For the length of a block a host that runs is looked at.
+
+    Raises:
+        ConfigError, PageRefused: pages cannot be given as the file says.
+    """
+    page = page_settings(plan)
+    snapshot = partial(snapshot_of, host, host.control.services)
+    monitor = Monitor(snapshot, alarm_settings(plan))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(monitor.run)
+        async with page_of(monitor, page, lambda: _is_ready(host)):
+            yield monitor
+        nursery.cancel_scope.cancel()
+
+
+def _is_ready(host: Host) -> bool:
+    return bool(host.endpoint.ports) or not host.settings.net.listens
