@@ -85,7 +85,7 @@ class Monitor:
         return self._last
 
     def sample(self) -> HostLook:
-        """How the host does, or did a second ago."""
+        """A look at the host, a second old at most."""
         now = trio.current_time()
         last = self._last
         if last is not None and now < last.at + FRESH_SECONDS:
