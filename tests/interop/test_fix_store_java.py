@@ -267,6 +267,30 @@ def test_a_session_whose_records_have_a_gap_is_refused(tool: StoreTool, tmp_path
     assert "expected item 1 of generation 1" in tool.open(path)
 
 
+def test_two_sessions_with_the_same_storages_are_refused(tool: StoreTool, tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    Queue.open_for_append(path, create="FAST_DAILY").close()
+    assert "expected one session with the storages s, got two" in tool("two", path, 0)
+    tool("close")
+
+
+def test_a_factory_makes_a_store_again_once_the_host_leads_again(
+    tool: StoreTool, tmp_path: Path
+) -> None:
+    path = tmp_path / "q"
+    with Queue.open_for_append(path, create="FAST_DAILY") as queue:
+        tool.open(path)
+        tool("set", 1, "one")
+        queue.append_lock.acquire()
+        assert "another host leads" in tool("incrsender") or "another host leads" in tool(
+            "sender", 7
+        )
+        tool("close")
+        queue.append_lock.release()
+        assert tool("again").startswith("2 1 ")
+        tool("close")
+
+
 def test_a_directory_without_a_queue_is_refused(tool: StoreTool, tmp_path: Path) -> None:
     assert "expected a queue" in tool.open(tmp_path / "none")
     assert not (tmp_path / "none").exists()

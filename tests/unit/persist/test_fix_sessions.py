@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import simplefix
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -173,6 +173,7 @@ class AnySession(RuleBasedStateMachine):
 
 
 TestAnySession = AnySession.TestCase
+TestAnySession.settings = settings(TestAnySession.settings, max_examples=30)
 
 
 @given(st.binary(min_size=1, max_size=200))

@@ -97,9 +97,9 @@ final class CqLog {
             try (DocumentContext document = appender.writingDocument()) {
                 document.wire().bytes().write(buffer);
                 break;
-            } catch (IllegalStateException e) {
+            } catch (RuntimeException e) { // unless it was refused by the lock, it is not known whether it has landed
                 if (!String.valueOf(e.getMessage()).contains("lock is being held"))
-                    throw e;
+                    throw end("an append has failed: " + e);
             }
         }
         return appender.lastIndexAppended();
@@ -161,6 +161,8 @@ final class CqLog {
         isElected |= until != 0;
         return until - System.nanoTime() > 0;
     }
+
+    synchronized boolean isClosed() { return closed != null; }
 
     private void refuseIfClosed() throws SessionNotLeader {
         if (closed != null)

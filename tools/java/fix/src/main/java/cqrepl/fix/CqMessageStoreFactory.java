@@ -10,8 +10,10 @@ import quickfix.SessionSettings;
 
 import java.io.IOException;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Consumer;
 
 /**
@@ -27,6 +29,7 @@ public final class CqMessageStoreFactory implements MessageStoreFactory {
     private final Consumer<SessionNotLeader> onNotLeader;
     private final Map<String, CqLog> logs = new HashMap<>();
     private final Map<Long, CqStorage> storages = new HashMap<>(); // of sessions, as their log has been read
+    private final Set<String> names = new HashSet<>(); // of sessions that have a store
 
     public CqMessageStoreFactory(SessionSettings settings) {
         this(settings, error -> { });
@@ -47,8 +50,12 @@ public final class CqMessageStoreFactory implements MessageStoreFactory {
                 throw new ConfigError("expected " + TIMEOUT_MS + " from 0 on, got " + timeoutMs);
             CqLog log = log(settings.getString(session, DIRECTORY), name);
             CqStorage out = storages.remove(CqRecord.idOf(name + ".out")), in = storages.remove(CqRecord.idOf(name + ".in"));
+            if (names.contains(log.path + name))
+                throw new ConfigError("expected one session with the storages " + name + ", got two");
+            MessageStore store = new CqMessageStore(log, out, in, timeoutMs, () -> release(log, name));
+            names.add(log.path + name);
             log.users++;
-            return new CqMessageStore(log, out, in, timeoutMs, () -> release(log));
+            return store;
         } catch (IOException | ConfigError | FieldConvertError e) {
             throw new RuntimeError(e);
         }
@@ -57,6 +64,8 @@ public final class CqMessageStoreFactory implements MessageStoreFactory {
     /** The log, read for this session: the first time for all sessions of the settings at once. */
     private CqLog log(String path, String name) throws IOException, ConfigError {
         CqLog log = logs.get(path);
+        if (log != null && log.isClosed())
+            log = null;
         if (log != null && storages.containsKey(CqRecord.idOf(name + ".out")))
             return log;
         Map<Long, CqStorage> wanted = new HashMap<>();
@@ -84,8 +93,8 @@ public final class CqMessageStoreFactory implements MessageStoreFactory {
         return name;
     }
 
-    private synchronized void release(CqLog log) {
-        if (--log.users == 0) {
+    private synchronized void release(CqLog log, String name) {
+        if (names.remove(log.path + name) && --log.users == 0) {
             logs.remove(log.path, log);
             log.close("it was closed");
         }

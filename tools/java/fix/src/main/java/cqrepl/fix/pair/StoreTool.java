@@ -38,17 +38,31 @@ public final class StoreTool {
         return hex(to.toByteArray());
     }
 
+    static MessageStoreFactory factory;
     static MessageStore store;
+
+    static SessionSettings settings(String path, String timeoutMs, String more) throws ConfigError {
+        return new SessionSettings(new ByteArrayInputStream(("[DEFAULT]\nBeginString=FIX.4.4\nSenderCompID=A\n" + more
+                + "CqReplicationTimeoutMs=" + timeoutMs + "\nCqDirectory=" + path
+                + "\n[SESSION]\nTargetCompID=B\n[SESSION]\nTargetCompID=C\n").getBytes()));
+    }
 
     static String call(String[] words) throws Exception {
         if (Character.isUpperCase(words[0].charAt(0)))
             return record(words);
-        int n = words.length > 1 && !words[0].equals("open") ? Integer.parseInt(words[1]) : 0;
+        int n = words.length > 1 && !words[1].startsWith("/") ? Integer.parseInt(words[1]) : 0;
         switch (words[0]) {
             case "open":
-                SessionSettings settings = new SessionSettings(new ByteArrayInputStream(("[DEFAULT]\nBeginString=FIX.4.4\n"
-                        + "CqReplicationTimeoutMs=" + words[2] + "\nCqDirectory=" + words[1] + "\n[SESSION]\nSenderCompID=A\nTargetCompID=B\n").getBytes()));
-                store = new CqMessageStoreFactory(settings).create(new SessionID("FIX.4.4", "A", "B"));
+                factory = new CqMessageStoreFactory(settings(words[1], words[2], ""));
+                store = factory.create(new SessionID("FIX.4.4", "A", "B"));
+                break;
+            case "again": // by the same factory
+                store = factory.create(new SessionID("FIX.4.4", "A", "B"));
+                break;
+            case "two": // sessions with the same storages
+                MessageStoreFactory both = new CqMessageStoreFactory(settings(words[1], words[2], "CqStorageName=s\n"));
+                store = both.create(new SessionID("FIX.4.4", "A", "B"));
+                both.create(new SessionID("FIX.4.4", "A", "C"));
                 break;
             case "set": store.set(n, words[2]); break;
             case "incrsender": store.incrNextSenderMsgSeqNum(); break;
