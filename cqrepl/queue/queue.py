@@ -16,11 +16,11 @@ process is released, as every writer does.
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
@@ -63,7 +63,7 @@ from cqrepl.queue.read.backward import BackwardTailer
 from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS, ColumnReader, Columns
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
 from cqrepl.queue.read.pauser import Pauser
-from cqrepl.queue.read.tailer import Tailer
+from cqrepl.queue.read.tailer import M, OnMisfit, Tailer
 from cqrepl.queue.read.tailerpositions import TailerPositions
 from cqrepl.queue.read.timesearch import ReadTime, seek_time
 from cqrepl.queue.write.appender import Appender
@@ -75,12 +75,9 @@ from cqrepl.queue.write.writeraccess import Writing
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
+    from cqrepl.queue.read.methodreader import MethodReader, MethodWriter
     from cqrepl.queue.read.typeddocuments import Documents
-    from wire.errors import FieldError
 
-M = TypeVar("M", bound="DataclassInstance")
 _MARK_NONE: Final = -1
 _DIGEST_BITS: Final = 32
 
@@ -417,11 +414,22 @@ class Queue:
         self._keep(tailer)
         return tailer
 
-    def documents(
-        self, *kinds: type[M], on_misfit: "Callable[[FieldError], object] | None" = None
-    ) -> "Documents[M]":
+    def documents(self, *kinds: type[M], on_misfit: OnMisfit = None) -> "Documents[M]":
         """The excerpts that are there as objects of a dataclass: `tailer().documents(...)`."""
         return self.tailer().documents(*kinds, on_misfit=on_misfit)
+
+    def method_reader(self, handler: object, index: int = NEXT_OF_EMPTY) -> "MethodReader":
+        """A reader that calls the methods of an object for the calls that the queue holds."""
+        from cqrepl.queue.read.methodreader import MethodReader  # loaded by those that make calls
+
+        return MethodReader(self.tailer(index), handler)
+
+    def method_writer(self, kind: type) -> "MethodWriter":
+        """An object with the public methods of a class or a protocol: a call appends what a Java
+        method reader takes for it, and gives the index."""
+        from cqrepl.queue.read.methodreader import MethodWriter  # loaded by those that make calls
+
+        return MethodWriter(self.append, kind)
 
     def backward(self, index: int | None = None) -> BackwardTailer:
         """A reader that goes down from the last excerpt at or below `index`; None: from the end.

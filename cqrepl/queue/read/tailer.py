@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from wire.errors import FieldError
 
 M = TypeVar("M", bound="DataclassInstance")
+OnMisfit = Callable[["FieldError"], object] | None
 BYTES_MAX: Final = 256 * 1024
 PAYLOAD_MAX: Final = 16 * 1024 * 1024
 _AHEAD_COUNT: Final = 1024
@@ -227,7 +228,7 @@ class Tailer:
         self,
         *kinds: "type[M]",
         follow: bool = False,
-        on_misfit: "Callable[[FieldError], object] | None" = None,
+        on_misfit: OnMisfit = None,
     ) -> "Documents[M]":
         """The excerpts from here on as objects of a dataclass, whose annotations are the schema.
 
