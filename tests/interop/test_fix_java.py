@@ -18,7 +18,6 @@ from cqrepl.fixengine import engine_pid
 from cqrepl.fixfindings import FixFindings
 from cqrepl.queue import Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
-from tests.support.java import require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S, fix_jar
 from tests.support.processes import send
 from tests.support.samples import read
@@ -33,7 +32,6 @@ LOCK_SECONDS: Final = 60.0
 async def pair(folder: Path, *, rate: float = 50) -> AsyncIterator[FixCluster]:
     """The hosts and both engines; when the block is over, nothing that was kept may be missing or
     stand twice, and no number may have been set back."""
-    require_java()
     cluster = FixCluster(folder, fix_jar(), rate=rate)
     async with cluster.running():
         await cluster.led()

@@ -23,7 +23,7 @@ from cqrepl.persist.storage.records import (
     decode_record,
 )
 from cqrepl.queue import Queue
-from tests.support.java import JAVA_FLAGS, JVM_OPTIONS, require_java
+from tests.support.java import JAVA_FLAGS, JVM_OPTIONS
 from tests.support.javabuild import BUILD_TIMEOUT_S, fix_jar
 from tests.support.samples import read
 
@@ -66,7 +66,6 @@ class StoreTool:
 
 @pytest.fixture(scope="module")
 def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreTool]:
-    require_java()
     jar = fix_jar()
     path = f"{jar}:{jar.parent / 'lib'}/*"
     command = ["java", *JVM_OPTIONS, f"@{JAVA_FLAGS}", "-cp", path, "cqrepl.fix.pair.StoreTool"]

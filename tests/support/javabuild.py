@@ -58,8 +58,14 @@ def zookeeper_classpath() -> str:
 
 
 def fix_jar() -> Path:
-    """The jar of tools/java/fix, built likewise: a pair of FIX engines, and their store."""
-    return _build(JAVA / "fix") / "fix-store.jar"
+    """The jar of tools/java/fix, built likewise: a pair of FIX engines, and their store. Skips the
+    running test where it cannot be had (or fails it, see `require`)."""
+    require_java()
+    try:
+        return _build(JAVA / "fix") / "fix-store.jar"
+    except JavaUnavailableError as error:
+        require("java", str(error))
+        raise
 
 
 def peer_classpath() -> str:
