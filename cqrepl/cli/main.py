@@ -30,6 +30,7 @@ from cqrepl.cli.source import source
 from cqrepl.cli.spark import spark
 from cqrepl.cli.status import status
 from cqrepl.cli.tail import tail
+from cqrepl.cli.tailers import tailers
 from cqrepl.cli.tasks import tasks
 from cqrepl.cli.unlock import unlock
 from cqrepl.cli.verify import verify
@@ -90,6 +91,7 @@ for command in (
         repair,
         unlock,
         gc,
+        tailers,
         bench,
     ),
     certs,

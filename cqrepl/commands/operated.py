@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import trio
 
@@ -11,6 +12,7 @@ from cqrepl.config.operateplan import alarm_settings, page_settings
 from cqrepl.host import Host
 from cqrepl.page.monitor import Monitor
 from cqrepl.page.server import page_of
+from cqrepl.service.retentionrules import Retention
 from cqrepl.status.snapshot import snapshot_of
 
 
@@ -26,9 +28,25 @@ async def operated(host: Host, plan: HostPlan) -> AsyncIterator[Monitor]:
     monitor = Monitor(snapshot, alarm_settings(plan))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(monitor.run)
+        nursery.start_soon(_retention(host, plan).run)
         async with page_of(monitor, page, lambda: _is_ready(host)):
             yield monitor
         nursery.cancel_scope.cancel()
+
+
+def _retention(host: Host, plan: HostPlan) -> Retention:
+    rules = plan.process["retention"].value
+    assert isinstance(rules, tuple)
+
+    def paths() -> dict[str, Path]:
+        return {name: host.path_of(name) for name in (*host.source.queues, *host.sink.queues)}
+
+    def members(name: str) -> frozenset[int]:
+        queue = host.source.queues.get(name)
+        takers = host.settings.source.led_takers.get(name)
+        return frozenset() if queue is None or takers is None else takers
+
+    return Retention(rules, paths, members)
 
 
 def _is_ready(host: Host) -> bool:

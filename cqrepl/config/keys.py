@@ -16,6 +16,7 @@ from cqrepl.config.keykinds import (
 from cqrepl.config.operatekeys import ALARMS, LIMITS, PAGE, TLS
 from cqrepl.config.persistkinds import PERSIST
 from cqrepl.config.queueoptions import QUEUE_OPTIONS
+from cqrepl.config.retentionkinds import RETENTIONS
 from cqrepl.config.rightskeys import RIGHTS
 from cqrepl.config.servicekinds import CHECKPOINT, RETENTION, TASKS
 from cqrepl.config.valuekinds import (
@@ -336,6 +337,14 @@ PROCESS: Final = section_of(
         default={},
     ),
     Key(name="grid", kind=GRID, says="map sets, each with its maps and copies", default={}),
+    Key(
+        name="retention",
+        kind=RETENTIONS,
+        says="of queues, whose names may be patterns: a host deletes store files that all have "
+        "passed, but for the newest `keep`, and those younger than `keepTime`; with `freeBelow` "
+        "only while less of the disk is free. It looks each `interval`",
+        default=(),
+    ),
     Key(
         name="rights",
         kind=RIGHTS,

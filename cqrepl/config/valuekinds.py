@@ -72,7 +72,7 @@ class ValueKind:
             case frozenset():
                 return f"[{', '.join(str(each) for each in sorted(value))}]"
             case tuple():
-                return ", ".join(value)
+                return ", ".join(map(str, value))
             case float():
                 return f"{value:g}s"
             case dict():

@@ -26,7 +26,7 @@ class AlarmSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSettings:
-    """Where pages and metrics are given.
+    """The place where pages and metrics are given.
 
     Args:
         listen: None: nowhere.

@@ -801,4 +801,12 @@ now = surroundings().wall_ms()
         wrong="for key in sorted(found.keys() - found.keys()):",
         tests=("tests/net/test_page.py",),
     ),
+    Planted(
+        name="retention-of-what-a-host-lacks",
+        room="service",
+        file="retentionrules.py",
+        text="        members=members,\n    )\n    with Queue.open(path) as queue:",
+        wrong="    )\n    with Queue.open(path) as queue:",
+        tests=("tests/net/test_retention.py",),
+    ),
 )
