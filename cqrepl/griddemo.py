@@ -175,15 +175,17 @@ class _GridDemo:
             for _ in range(_CLIENTS):
                 mover = _Mover(self.result, self._addresses(), lambda: self._is_over)
                 clients.start_soon(trio.to_thread.run_sync, mover.run)
-            await trio.sleep(self._seconds / 2)
-            second = self._busiest(but=self.result.killed[0])
-            self._say(f"host {second}, a primary, is killed")
-            await self._kill(second)
-            await trio.sleep_until(ends)
-            with trio.move_on_after(SETTLE_SECONDS):
-                while not self.result.after_kill:
-                    await trio.sleep(0.1)
-            self._is_over = True
+            try:
+                await trio.sleep(self._seconds / 2)
+                second = self._busiest(but=self.result.killed[0])
+                self._say(f"host {second}, a primary, is killed")
+                await self._kill(second)
+                await trio.sleep_until(ends)
+                with trio.move_on_after(SETTLE_SECONDS):
+                    while not self.result.after_kill:
+                        await trio.sleep(0.1)
+            finally:  # also where one of them has failed
+                self._is_over = True
         self._say("all is counted")
         check = partial(_checked, self.result, self._addresses(), self._database)
         await trio.to_thread.run_sync(check)
@@ -279,7 +281,7 @@ class _Mover:
         self._result.transfers += 1
         if len(self._result.killed) == 2:
             self._result.after_kill += 1
-        late = grid.session(at=s.token).map("accounts")
+        late = grid.session(at=s.token, timeout=SETTLE_SECONDS).map("accounts")
         if _account(late.get(one))[1] <= nth or _account(late.get(two))[1] <= other:
             self._result.stale += 1
 

@@ -17,6 +17,7 @@ from cqrepl.cli.control import cluster, forget, pause, plan, promote, quarantine
 from cqrepl.cli.demo import demo
 from cqrepl.cli.export import export
 from cqrepl.cli.gc import gc
+from cqrepl.cli.grid import grid
 from cqrepl.cli.identity import identity
 from cqrepl.cli.importrows import import_
 from cqrepl.cli.info import info
@@ -86,6 +87,7 @@ for command in (
         export,
         import_,
         info,
+        grid,
         identity,
         verify,
         repair,

@@ -42,6 +42,7 @@ from cqrepl.host import serve_host
 from cqrepl.net.address import Address
 from cqrepl.net.errors import NetError
 from cqrepl.net.settings import NetSettings
+from cqrepl.net.tlssettings import NO_TLS, TlsSettings
 from cqrepl.protocol import HeartbeatSettings, LinkView, ProtocolSettings
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.routing import group_of
@@ -152,11 +153,13 @@ class GridClient:
         map_set: str,
         timeout_seconds: float = TIMEOUT_SECONDS,
         name: str = "cqrepl grid",
+        tls: TlsSettings = NO_TLS,
     ) -> None:
         self.map_set = map_set
         self.asks: dict[Address, int] = {}
         self._hosts = list(hosts)
         self._name = name
+        self._tls = tls
         self._timeout_seconds = timeout_seconds
         self._visits: dict[Address, _GridVisit] = {}
         self._leaders: dict[int, Address] = {}
@@ -275,6 +278,18 @@ class GridClient:
     async def tell_outcome(self, partition: int) -> None:
         """Has the primary tell the outcomes of transactions with a loader."""
         await self._ask_primary("outcome", {"part": partition})
+
+    async def statuses(self) -> list[dict[str, object]]:
+        """The groups as each known host has them; of one that is not there the reason."""
+        found: list[dict[str, object]] = []
+        for address in list(self._hosts):
+            answer = await self._ask_at(address, "status", {})
+            if answer is None:
+                found.append({"host": str(address), "why": self._why})
+                continue
+            rows = json.loads(answer[1].text("settings") or "[]")
+            found += [{"host": str(address)} | row for row in rows]
+        return found
 
     async def watch(
         self,
@@ -413,7 +428,7 @@ class GridClient:
 
     async def _stay(self, address: Address, visit: _GridVisit) -> None:
         settings = HostSettings(
-            net=NetSettings(connect=address),
+            net=NetSettings(connect=address, tls=self._tls),
             protocol=ProtocolSettings(guest=self._name, heartbeat=_BEATS),
         )
         try:
@@ -425,6 +440,7 @@ class GridClient:
                 if visit.half is not None:
                     await visit.half.ended.wait()
                     visit.why = visit.half.why
+                visit.end()  # what was asked gets no answer any more
         except* (NetError, OSError, trio.TooSlowError) as errors:
             visit.why = str(errors.exceptions[0]) or "it was not reached"
         finally:

@@ -4,6 +4,7 @@ The conversation goes under `/grid/MAPSET`, one for each map set on a connection
 each with a number that the answer repeats:
 
     hello     the settings of the map set, as JSON, with the hosts
+    status    the groups of this host, as JSON
     get       an entry: of the primary, of this copy, or of this copy once it has a token
     rows      all entries of a map in a partition, at one time: `rows`, then the answer
     commit    a transaction
@@ -173,6 +174,11 @@ class GridDesk:
             _answer(half, said, "ok", more={"settings": self._settings(half.name)})
             return
         settings = self.sets[half.name]
+        if said.name == "status":
+            mine = [each for each in self.groups.values() if each.settings.name == half.name]
+            rows = json.dumps([each.fields() for each in mine])
+            _answer(half, said, "ok", more={"settings": rows})
+            return
         if not 0 <= said.number("part") < settings.partitions:
             last = settings.partitions - 1
             text = f"expected a partition from 0 to {last}, got {said.number('part')}"

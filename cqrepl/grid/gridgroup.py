@@ -264,15 +264,17 @@ class GridGroup:
     def _look(self, leading: Leading) -> None:
         """Sees which replicas are in peer mode, and whom a commit waits for."""
         assert self._peers is not None
+        level = leading.policy.level
         marks = {
-            host: levels.get(AckLevel.APPENDED, NOTHING) for host, levels in leading.marks().items()
+            host: min(levels.get(level, NOTHING), levels.get(AckLevel.APPENDED, NOTHING))
+            for host, levels in leading.marks().items()
         }
         self._peers.look(trio.current_time(), marks, self._end)
         number, hosts = self._peers.waited()
         if not number:
             self._policy = AT_ONCE
         elif (number, hosts) != (self._policy.from_, self._policy.hosts):
-            self._policy = AckPolicy(from_=number, hosts=hosts)
+            self._policy = AckPolicy(level=level, from_=number, hosts=hosts)
 
     async def _append_all(self, leading: Leading, nursery: trio.Nursery) -> None:
         while True:
@@ -310,17 +312,21 @@ class GridGroup:
             each.done.set()
 
     async def _wait_safe(self, leading: Leading, index: int) -> None:
-        """Returns when each replica that is waited for has a record.
+        """Returns when each replica that is waited for has a record, and the queue's own policy,
+        by which it is promoted, calls it safe.
 
         Raises:
             SteppedDown: this host leads no longer.
         """
-        while True:
+        is_acked = False
+        while not is_acked:
             with trio.move_on_after(self._lease_seconds / 4):
-                if await leading.wait_acked(index, self._policy) is AckOutcome.ACKED:
-                    return
+                is_acked = await leading.wait_acked(index, self._policy) is AckOutcome.ACKED
+            if not is_acked:
+                leading.check_leads()
+                self._look(leading)
+        while await self.led.outcome(leading, index) is not AckOutcome.ACKED:
             leading.check_leads()
-            self._look(leading)
 
     async def _write(self, written: WrittenTx) -> _OnWay:
         """Appends a record, and waits until it is safe and seen.
@@ -557,6 +563,18 @@ class GridGroup:
                 self.publish()
             await trio.sleep(WATCH_SECONDS if self._watchers else LOOK_SECONDS)
 
+    def _state_word(self) -> str:
+        """The state of the group here, for people: degraded, where it has fewer copies that are in
+        peer mode than it is to have."""
+        if self.led.has_begun and self.led.fault is not None:
+            return "ended"
+        if self.primary is None or self._peers is None:
+            return "replica"
+        if len(self._started) < len(self.partitions):
+            return "failed" if self.faults else "starting"
+        wanted = self.settings.replicas.sync + self.settings.replicas.others
+        return "primary" if len(self._peers.peers) >= wanted else "primary, degraded"
+
     def fields(self) -> dict[str, object]:
         """Those of the group in the status of its host."""
         fault = self.led.fault
@@ -568,6 +586,7 @@ class GridGroup:
                 "grid": self.settings.name,
                 "group": self.nth,
                 "serves": self.led.is_serving,
+                "state": self._state_word(),
                 "partitions": len(self.partitions),
                 "started": len(self._started),
                 "entries": entries,

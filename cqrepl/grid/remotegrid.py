@@ -27,6 +27,7 @@ from cqrepl.grid.partition.gridwords import GridEntry
 from cqrepl.grid.partition.primary import TxRequest
 from cqrepl.grid.partition.token import Token
 from cqrepl.net.address import Address
+from cqrepl.net.tlssettings import NO_TLS, TlsSettings
 from cqrepl.routing import group_of
 
 TOKEN_SECONDS: Final = 5.0
@@ -55,10 +56,11 @@ class RemoteGrid:
         serializers: Iterable[Serializer] = (),
         near: Iterable[str] = (),
         timeout_seconds: float = TIMEOUT_SECONDS,
+        tls: TlsSettings = NO_TLS,
     ) -> None:
         self.codec = ValueCodec(serializers)
         self.near: Mapping[str, NearCache] = {}
-        self._client = GridClient(list(hosts), map_set, timeout_seconds)
+        self._client = GridClient(list(hosts), map_set, timeout_seconds, tls=tls)
         self._owners = count(1)
         self._trio_token: trio.lowlevel.TrioToken | None = None
         self._has_begun = threading.Event()
@@ -229,6 +231,7 @@ def connect(
     serializers: Iterable[Serializer] = (),
     near: Iterable[str] = (),
     timeout: float = TIMEOUT_SECONDS,
+    tls: TlsSettings = NO_TLS,
 ) -> RemoteGrid:
     """A map set of a cluster.
 
@@ -236,10 +239,11 @@ def connect(
         hosts: HOST:PORT of some of its hosts, with commas between.
         near: names of the maps that are kept here, too, once they were read.
         timeout: for so many seconds is a host looked for that serves.
+        tls: by which hosts are met.
 
     Raises:
         ValueError: an address that is none.
         GridError: no host answers, or none has that map set.
     """
     addresses = [Address.parse(each.strip()) for each in hosts.split(",")]
-    return RemoteGrid(addresses, map_set, serializers, near, timeout)
+    return RemoteGrid(addresses, map_set, serializers, near, timeout, tls)
