@@ -32,7 +32,7 @@ from cqrepl.grid.errors import (
     TokenLost,
     TokenTimeout,
 )
-from cqrepl.grid.gridgroup import GridGroup, NotServing, Watcher
+from cqrepl.grid.gridgroup import GridGroup, NotServing
 from cqrepl.grid.gridsettings import GridSettings, Reads
 from cqrepl.grid.partition.gridwords import (
     MESSAGE_MAX,
@@ -49,6 +49,7 @@ from cqrepl.grid.partition.locktable import LockPlace
 from cqrepl.grid.partition.partitiongroup import OpenTx
 from cqrepl.grid.partition.primary import TxRequest
 from cqrepl.grid.partition.token import Token
+from cqrepl.grid.partition.watchers import Watcher
 from cqrepl.net.errors import Refused
 from cqrepl.protocol import LinkView
 from cqrepl.queue import QueueError

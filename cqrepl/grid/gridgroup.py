@@ -42,6 +42,7 @@ from cqrepl.grid.partition.partitiongroup import OpenTx, PartitionGroup
 from cqrepl.grid.partition.peerset import NOTHING, PeerSet
 from cqrepl.grid.partition.primary import Primary, TxRequest, WrittenTx, opened_record
 from cqrepl.grid.partition.token import Token
+from cqrepl.grid.partition.watchers import Watcher, Watchers
 from cqrepl.grid.placement import rendezvous
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.threads import in_thread
@@ -74,20 +75,6 @@ class _OnWay:
     found: OpenTx | None = None
     is_safe: bool = False
     done: trio.Event = field(default_factory=trio.Event)
-
-
-@dataclass(slots=True, eq=False)
-class Watcher:
-    """One that is told of transactions as they are seen.
-
-    Args:
-        tell: is called in the event loop.
-        is_over: it is not to be told any more.
-    """
-
-    tell: Callable[[OpenTx], None]
-    is_over: Callable[[], bool]
-    since: int = 0
 
 
 class GridGroup:
@@ -124,15 +111,13 @@ class GridGroup:
         self.state = PartitionGroup()
         self.primary: Primary | None = None
         self.faults: dict[int, LoaderError] = {}
-        self._watchers: list[Watcher] = []
-        self._seen = 0  # transactions that were committed so far
+        self._watchers = Watchers()
         self.why_starting = ""
         self.desk = desk
         self.codec = desk.codec
         self._copies = copies
         self._lease_seconds = lease_seconds
         self._guard = threading.Lock()  # of the state and of what it makes news
-        self._news: list[tuple[int, OpenTx]] = []  # with their numbers among those
         self._started: set[int] = set()
         self._leading: Leading | None = None
         self._peers: PeerSet | None = None
@@ -178,9 +163,7 @@ class GridGroup:
         with self._guard:
             primary = self.primary
             news = self.state.settle(safe) if primary is None else primary.settle(safe)
-            for each in news if self._watchers else ():
-                self._seen += 1
-                self._news.append((self._seen, each))
+            self._watchers.note(news)
 
     # ---- leading ------------------------------------------------------------------------------
 
@@ -540,20 +523,15 @@ class GridGroup:
         self._settle(self.led.feed.committed())
         with self._guard:
             rows = dict(self.state.partitions.get(partition, {}).get(name, {}))
-            watcher.since = self._seen
-            self._watchers.append(watcher)
+            self._watchers.add(watcher)
             return rows, self._token(self.state.safe)
 
     def publish(self) -> None:
         """Tells watchers what is seen from now on. In the event loop."""
         with self._guard:
-            news, self._news = self._news, []
-            self._watchers = [each for each in self._watchers if not each.is_over()]
-            watchers = list(self._watchers)
-        for number, tx in news:
-            for each in watchers:
-                if number > each.since:
-                    each.tell(tx)
+            told = self._watchers.take()
+        for watcher, tx in told:
+            watcher.tell(tx)
 
     async def follow(self) -> None:
         """Looks what is safe by now, for as long as there is a watcher."""

@@ -5,15 +5,15 @@ a host that comes or goes changes no more groups than it must. Where zones are n
 two copies in one zone only once it has one in each.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from zlib import crc32
 
 
 def rendezvous(map_set: str, group: int, hosts: Iterable[int]) -> list[int]:
     """The hosts in the order of a group.
 
     >>> rendezvous("orders", 0, [1, 2, 3]), rendezvous("orders", 0, [1, 3])
-    ([1, 2, 3], [1, 3])
+    ([2, 3, 1], [3, 1])
     """
     return sorted(hosts, key=lambda host: (-_weight(map_set, group, host), host))
 
@@ -33,5 +33,5 @@ def place(
 
 
 def _weight(map_set: str, group: int, host: int) -> int:
-    first = crc32(f"{map_set}/{group}/{host}".encode())
-    return crc32(first.to_bytes(4, "little"), 0x9E3779B9)  # neighbours are far apart
+    digest = hashlib.sha256(f"{map_set}/{group}/{host}".encode()).digest()
+    return int.from_bytes(digest[:8], "big")

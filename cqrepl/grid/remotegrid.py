@@ -140,7 +140,7 @@ class RemoteGrid:
         try:
             trio.run(self._serve, near)
         except* GridError as errors:
-            self._failed.append(errors.exceptions[0])
+            self._failed.append(_first(errors))
         finally:
             self._has_begun.set()
 
@@ -154,6 +154,12 @@ class RemoteGrid:
             self._has_begun.set()
             await self._ends.wait()
             nursery.cancel_scope.cancel()
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _near_cache(client: GridClient, name: str) -> NearCache:

@@ -1,5 +1,6 @@
 """A grid on several hosts: what is acknowledged stays, what is read is not older than it says."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -274,3 +275,36 @@ async def test_reads_are_refused_where_replica_reads_are_off(tmp_path: Path) -> 
 
     async with grids(tmp_path, settings=settings) as made:
         await made.use(work)
+
+
+async def test_a_near_cache_forgets_what_was_changed(tmp_path: Path) -> None:
+    """Its own changes at once, others' as they are told; none under pessimistic locks (E-64)."""
+    maps = MAPS | {"locked": MapSettings(locks=Locks.PESSIMISTIC)}
+
+    def near(grid: cqrepl.grid.RemoteGrid) -> None:
+        cache = grid.near["m"]
+        grid.session().map("m").put("k", 1)
+        for _ in range(3):
+            assert grid.session().map("m").get("k") == 1
+        assert (len(cache), cache.hits) == (1, 2)
+        grid.session().map("m").put("k", 2)
+        assert grid.session().map("m").get("k") == 2
+        with cqrepl.grid.connect(hosts, "s") as other:
+            other.session().map("m").put("k", 3)
+            until = time.monotonic() + 20.0
+            while grid.session().map("m").get("k") != 3 and time.monotonic() < until:
+                time.sleep(0.01)
+            assert grid.session().map("m").get("k") == 3
+            assert other.session().map("m").get("k") == 3
+            grid.session().map("m").clear(SETTINGS.partition("m", "k"))
+            assert grid.session().map("m").get("k") is None
+
+    def use() -> None:
+        with cqrepl.grid.connect(hosts, "s", near=["m"]) as grid:
+            near(grid)
+        with pytest.raises(GridRefused, match="optimistic locks for a near cache"):
+            cqrepl.grid.connect(hosts, "s", near=["locked"])
+
+    async with grids(tmp_path, settings=replace(SETTINGS, maps=maps)) as made:
+        hosts = ",".join(made.addresses().values())
+        await trio.to_thread.run_sync(use)
