@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cqrepl.grid import placement
-from cqrepl.grid.partition.peerset import PeerSet
+from cqrepl.grid.partition.peerset import PeerSet, WaitedCopies
 from cqrepl.grid.placement import place, rendezvous
 
 LEASE = 2.0
@@ -21,24 +21,27 @@ def test_a_replica_is_a_peer_once_it_has_all_there_was() -> None:
     """E-42: it is looked at twice, so one that never comes level is none."""
     those = peers()
     those.look(1.0, {3: 90, 2: 50}, 100)
-    assert (those.peers, those.waited()) == ([], (1, {3, 2, 5}))
+    assert (those.peers, those.waited()) == ([], WaitedCopies(1, frozenset({3, 2, 5})))
     those.look(1.1, {3: 99, 2: 100}, 120)
-    assert (those.peers, those.waited()) == ([2], (1, {2}))
+    assert (those.peers, those.waited()) == ([2], WaitedCopies(1, frozenset({2})))
     those.look(1.2, {3: 120, 2: 119}, 125)
-    assert (those.peers, those.waited()) == ([3, 2], (1, {3}))  # the order of the group
+    assert (those.peers, those.waited()) == (
+        [3, 2],
+        WaitedCopies(1, frozenset({3})),
+    )  # the order of the group
 
 
 def test_a_replica_that_is_silent_for_a_lease_leaves_and_comes_back() -> None:
     those = peers(sync=2)
     for now in (1.0, 1.1):
         those.look(now, {3: 100, 2: 100}, 100)
-    assert those.waited() == (2, {3, 2})
+    assert those.waited() == WaitedCopies(2, frozenset({3, 2}))
     those.look(2.0, {3: 100, 2: 150}, 150)
     those.look(3.0, {3: 100, 2: 199}, 200)  # it lacks some, and more comes to it
-    assert those.waited() == (2, {3, 2})
+    assert those.waited() == WaitedCopies(2, frozenset({3, 2}))
     those.look(3.2, {3: 100, 2: 200}, 200)
     assert (those.peers, those.missing) == ([2], [])
-    assert those.waited() == (1, {2})
+    assert those.waited() == WaitedCopies(1, frozenset({2}))
     those.look(4.0, {3: 199, 2: 200}, 200)
     assert those.peers == [2]
     those.look(4.1, {3: 200, 2: 200}, 210)
@@ -56,14 +59,14 @@ def test_fewer_than_the_least_are_never_waited_for() -> None:
     those = peers(sync=2, least=2)
     for now in (1.0, 1.1):
         those.look(now, {3: 100}, 100)
-    assert those.waited() == (2, {3, 2, 5})
+    assert those.waited() == WaitedCopies(2, frozenset({3, 2, 5}))
     assert those.missing == [2, 5]
 
 
 def test_without_synchronous_replicas_no_host_is_waited_for() -> None:
     those = peers(sync=0, least=0)
     those.look(1.0, {3: 100}, 100)
-    assert those.waited() == (0, frozenset())
+    assert those.waited() == WaitedCopies(0, frozenset())
 
 
 @given(st.sets(st.integers(1, 127), min_size=1, max_size=8), st.integers(0, 63))
