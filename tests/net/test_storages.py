@@ -85,6 +85,26 @@ async def test_the_next_leader_goes_on_with_the_right_number(tmp_path: Path) -> 
         assert (three.next, three.epoch) == (7, 1)
 
 
+async def test_a_host_that_leads_again_numbers_by_its_log(tmp_path: Path) -> None:
+    """Not by what it remembers of the time when it led before."""
+    async with persisted(tmp_path, 2) as made:
+        one, two = await made.factory(1), await made.factory(2)
+        first = await in_thread(lambda: one.get_or_create_sequence("s", None, BytesSerializer()))
+        for number in (1, 2):
+            assert await first.append_task(b"1") == number
+        await made.promote(2)
+        await eventually(lambda: not made.service(1).leads())
+        with pytest.raises(NotLeader):
+            await first.append_task(b"no")
+        second = await in_thread(lambda: two.get_or_create_sequence("s", None, BytesSerializer()))
+        for number in (3, 4, 5):
+            assert await second.append_task(b"2") == number
+        await made.promote(1)
+        stored = await first.append_task(b"1")
+        assert (stored, stored.is_acked) == (6, True)
+        assert await first.read_task(1, 6) == [b"1", b"1", b"2", b"2", b"2", b"1"]
+
+
 async def test_a_backup_takes_no_append_and_names_the_leader(tmp_path: Path) -> None:
     async with persisted(tmp_path, 2) as made:
         factory = await made.factory(2)

@@ -607,6 +607,60 @@ ROWS: Final = (
         tests=("tests/net/test_awaited_leaders.py",),
     ),
     Planted(
+        name="number-of-a-storage-from-memory",
+        room="persist",
+        file="storage/storageservice.py",
+        text="        self._lead = lead = _Lead(leading, Numberer(self._stored, leading.epoch))\n",
+        wrong="""\
+        kept = self.__dict__.setdefault("_kept", Numberer(self._stored, leading.epoch))
+        self._lead = lead = _Lead(leading, kept)
+""",
+        tests=("tests/net/test_storages.py",),
+    ),
+    Planted(
+        name="reset-of-a-sequence-by-its-time",
+        room="persist",
+        file="storage/storagetable.py",
+        text="            if record.gen > storage.gen:\n                storage.clear",
+        wrong="            if record.at > storage.at:\n                storage.clear",
+        tests=("tests/unit/persist/test_storage_state.py",),
+    ),
+    Planted(
+        name="answer-that-counts-before-it-is-finished",
+        room="persist",
+        file="storage/syncwords.py",
+        text="self._coming, self._next, self.pos = coming, ",
+        wrong="""\
+self.storage = self._coming = coming
+        self._next, self.pos = """,
+        tests=("tests/unit/persist/test_storage_state.py",),
+    ),
+    Planted(
+        name="applied-is-told-before-it-is-applied",
+        room="replicator",
+        file="followfeed.py",
+        text="""\
+        self._call(partial(self._follower.apply, batch, self.committed()))
+        self.records += len(batch)
+""",
+        wrong="""\
+        with suppress(Refused):
+            self._host_queue.applied(batch.index_last)
+        surroundings().sleep(0.02)
+        self._call(partial(self._follower.apply, batch, self.committed()))
+        self.records += len(batch)
+""",
+        tests=("tests/net/test_storages.py",),
+    ),
+    Planted(
+        name="jump-of-a-logical-index-is-taken",
+        room="persist",
+        file="storage/storagetable.py",
+        text="        if record.index > storage.next:\n",
+        wrong="        if record.index > storage.next + 99:\n",
+        tests=("tests/net/test_storages.py",),
+    ),
+    Planted(
         name="record-of-a-board-takes-the-time-of-the-host",
         room="broker",
         file="service.py",

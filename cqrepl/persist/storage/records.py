@@ -22,7 +22,7 @@ host that wrote it led, 0 where it was never promoted. A field that is not known
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from wire import Reader, WireError, Writer
 
@@ -50,7 +50,17 @@ class Op(StrEnum):
     KEEP = "KEEP"
 
 
+_NUMBERS: Final = frozenset({"id", "index", "gen", "epoch", "at"})
+_TEXTS: Final = frozenset({"kind", "name"})
 WITH_ITEM: Final = frozenset({Op.ADD, Op.APPEND, Op.KEEP})
+
+
+_WANTED: Final[dict[Op, frozenset[str]]] = {
+    each: frozenset({"id", "kind", "name"})
+    if each is Op.CREATE
+    else frozenset({"id", "index", "gen"} | ({"item"} if each in WITH_ITEM else set()))
+    for each in Op
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,29 +125,40 @@ def decode_record(data: bytes | memoryview, *, with_item: bool = True) -> Storag
         op = Op(name or "")
     except ValueError:
         raise WireError(f"expected a record of a storage, got {name!r}") from None
-    fields = reader.read_block().read_fields()
-    wanted: tuple[str, ...] = ("id", "kind", "name") if op is Op.CREATE else ("id", "index", "gen")
-    wanted += ("item",) if op in WITH_ITEM else ()
-    lacking = [each for each in wanted if each not in fields]
-    if lacking:
-        raise WireError(f"expected the field {lacking[0]!r} of {op.value}, got none")
-    numbers = {
-        each: fields[each].read_int()
-        for each in ("id", "index", "gen", "epoch", "at")
-        if each in fields
-    }
-    kind, item = StorageKind.SEQUENCE, None
-    if op is Op.CREATE:
-        said = fields["kind"].read_text() or ""
-        try:
-            kind = StorageKind(said)
-        except ValueError:
-            raise WireError(f"expected a queue or a sequence, got the kind {said!r}") from None
-    if op in WITH_ITEM and with_item:
-        block = fields["item"].read_block()
-        item = bytes(block.data[block.position : block.end])
-    name_of = (fields["name"].read_text() or "") if op is Op.CREATE else ""
-    return StorageRecord(op=op, kind=kind, name=name_of, item=item, **numbers)
+    values = _values(reader.read_block(), with_item=with_item)
+    wanted = _WANTED[op]
+    if not wanted <= values.keys():
+        lacking = min(wanted - values.keys())
+        raise WireError(f"expected the field {lacking!r} of {op.value}, got none")
+    kind = values.get("kind", StorageKind.SEQUENCE.value)
+    try:
+        values["kind"] = StorageKind(kind)
+    except ValueError:
+        raise WireError(f"expected a queue or a sequence, got the kind {kind!r}") from None
+    if op not in WITH_ITEM:
+        values.pop("item", None)
+    return StorageRecord(op=op, **values)
+
+
+def _values(block: Reader, *, with_item: bool) -> dict[str, Any]:
+    """The fields that are known; of two alike the first counts."""
+    found: dict[str, Any] = {}
+    while block.peek_code() is not None:
+        name = block.read_name()
+        if name in _NUMBERS:
+            found.setdefault(name, block.read_int())
+        elif name in _TEXTS:
+            found.setdefault(name, block.read_text() or "")
+        elif name == "item":
+            item = block.read_block()
+            found.setdefault(
+                name, bytes(item.data[item.position : item.end]) if with_item else None
+            )
+        elif name is None:
+            raise WireError("expected the name of a field, got a value", block.position)
+        else:
+            block.skip_value()
+    return found
 
 
 def correlation_id(name: str) -> int:

@@ -81,6 +81,7 @@ def test_a_backup_that_is_anywhere_comes_to_what_the_leader_has(
     got = SyncAnswer(own)
     words = list(answer(leader.copy(), request(ID, own, 0), pos))
     for each in words:
+        assert not got.is_over  # nothing counts before SYNC_FINISHED
         assert len(each.encoded()) <= MESSAGE_MAX
         got.take(decode_sync(each.encoded()))
     assert got.storage is not None
