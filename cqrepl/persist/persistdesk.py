@@ -139,6 +139,9 @@ class PersistDesk:
             known = ", ".join(sorted(self.services))
             half.end(f"expected one of the groups {known} that run, got {group[:100]!r}")
             return
+        if lacks := link.refusal("observe", group):
+            half.end(lacks)
+            return
         self._visits = {key: each for key, each in self._visits.items() if not _is_over(each)}
         visit = self._visits.setdefault((link, group), _Asker())
         if part == DATA:

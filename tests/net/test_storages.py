@@ -11,7 +11,7 @@ from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings, Keeping
 from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import Gone, NotLeader, NotNext, OtherKind
 from cqrepl.persist.persistdesk import SyncJoining
-from cqrepl.persist.storage.records import correlation_id
+from cqrepl.persist.storage.records import StorageKind, correlation_id
 from cqrepl.persist.storage.storages import (
     BytesSerializer,
     JsonSerializer,
@@ -19,6 +19,7 @@ from cqrepl.persist.storage.storages import (
     StringSerializer,
 )
 from cqrepl.persist.storage.storageservice import StorageService, StorageSettings
+from cqrepl.persist.storage.storagetable import Storage
 from tests.support.persisted import Persisted, persisted
 from tests.support.replicas import eventually
 
@@ -138,7 +139,10 @@ async def test_a_write_without_a_backup_warns_once_and_stays(
         ]
 
 
-async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(tmp_path: Path) -> None:
+async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And a storage that the leader does not know is told, and stays."""
     async with persisted(tmp_path, 2) as made:
         factory = await made.factory(1)
 
@@ -155,6 +159,7 @@ async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(tmp_pat
             lost = table[correlation_id("damaged")]
             table[lost.id] = lost.copy()
             table[lost.id]._refs.pop()
+            table[9] = Storage(9, StorageKind.QUEUE, "extra")
         untouched = table[correlation_id("other")]
         await damaged.append_task(b"more")
         await damaged.append_task(b"more yet")
@@ -167,6 +172,10 @@ async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(tmp_pat
         assert whole.refs(1, 13) == leaders.refs(1, 13)
         assert table[correlation_id("other")] is untouched
         assert made.desks[2].requests == 1
+        await eventually(
+            lambda: "host 1, which leads, does not know storage 'extra'" in caplog.text
+        )
+        assert 9 in table
 
 
 KEPT = CheckpointSettings(age_min_ms=None)
@@ -264,11 +273,12 @@ async def test_items_of_old_files_are_kept_and_a_host_joins_without_these_files(
         assert await sequence.read_task(7, 7) == [b"seven"]
         saves.hosts = made
         await made.begin(3)
-        with trio.fail_after(30):
-            while made.service(3).position < made.service(1).position:
-                await trio.sleep(0.1)
-        copies = {each.id: each for each in made.service(3).heads()}
-        leaders = {each.id: each for each in made.service(1).heads()}
-        assert copies == leaders
+
+        def states() -> list[dict[int, Storage]]:
+            return [{each.id: each for each in made.service(n).heads()} for n in (1, 3)]
+
+        with trio.fail_after(30):  # items are kept elsewhere meanwhile
+            while len((found := states())[0]) != 2 or found[0] != found[1]:
+                await trio.sleep(0.05)
         assert made.service(3).read_here(correlation_id("numbers"), 7, 7) == [b"seven"]
         assert "persist 'a': the state of 2 storages came from host 1" in caplog.text
