@@ -2,6 +2,7 @@
 its host is killed or frozen under load, and the engine of the next one goes on with the right
 numbers, from its copy. The engines are started and ended by `onRole`."""
 
+import json
 import random
 import signal
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from cqrepl.fixengine import engine_pid
 from cqrepl.fixfindings import FixFindings
 from cqrepl.queue import Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
+from tests.support.invoke import Invoke
 from tests.support.javabuild import BUILD_TIMEOUT_S, fix_jar
 from tests.support.processes import send
 from tests.support.samples import read
@@ -71,6 +73,17 @@ async def test_sixty_hosts_that_die_under_load(tmp_path: Path) -> None:
             await cluster.start(leader)
             await cluster.ended(engine)
             await cluster.delivered()
+
+
+@pytest.mark.long
+def test_the_demonstration_kills_hosts_and_finds_nothing_wrong(invoke: Invoke) -> None:
+    jars = fix_jar().parent
+    result = invoke("demo", "--persist", "--fix", jars, "--seconds", "5", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["lost"], found["twice"], found["set_back"]) == (0, 0, 0)
+    assert found["kept"] > 0
+    assert len(found["leaders"]) > 1
 
 
 async def test_an_engine_frozen_before_its_append_lands_one_excerpt_at_most(
