@@ -62,7 +62,7 @@ def export(
     """
     condition = condition_of(where, UTC)
     from cqrepl.commands import outcome
-    from cqrepl.commands.export import ExportOptions, export_queue
+    from cqrepl.commands.queueexport import ExportOptions, export_queue
     from cqrepl.queue.format.index import INDEX_MAX
 
     last = INDEX_MAX if index_last is None else index_last

@@ -570,11 +570,9 @@ class Queue:
                 raise
             return self._unshared(appender, to_copy).append(payloads, now_ms)
 
-    def append_document(
-        self, message: object, *, now_ms: int | None = None, to_copy: bool = False
-    ) -> int:
-        """Appends a message; its index. As `append_documents`."""
-        return self.append_documents([message], now_ms=now_ms, to_copy=to_copy)
+    def append_document(self, message: object, *, now_ms: int | None = None) -> int:
+        """Appends a message to a queue that is no copy; its index. As `append_documents`."""
+        return self.append_documents([message], now_ms=now_ms)
 
     def append_documents(
         self, messages: Iterable[object], *, now_ms: int | None = None, to_copy: bool = False
@@ -590,8 +588,8 @@ class Queue:
         """
         from wire.objects.documents import encode  # loaded by those that append objects
 
-        payloads = [encode(message) for message in messages]
-        return self.append_many(payloads, now_ms=now_ms, to_copy=to_copy)
+        made = [encode(message) for message in messages]
+        return self.append_many(made, now_ms=now_ms, to_copy=to_copy)
 
     def appender(
         self,

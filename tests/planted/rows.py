@@ -8,11 +8,13 @@ from typing import Final
 
 from tests.planted.plantedmistake import PACKAGES, ROOT, Planted
 from tests.planted.servicerows import SERVICE_ROWS
+from tests.planted.typedrows import TYPED_ROWS
 
 __all__ = ["PACKAGES", "ROOT", "ROWS", "Planted"]
 
 ROWS: Final = (
     *SERVICE_ROWS,
+    *TYPED_ROWS,
     Planted(
         name="slot-sealed-early",
         room="queue/files",

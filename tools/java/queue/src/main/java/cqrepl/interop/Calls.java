@@ -37,6 +37,12 @@ public final class Calls {
         public int ratio;
     }
 
+    public static class Signal extends SelfDescribingMarshallable {
+        public String sym;
+        public double px;
+        public long qty;
+    }
+
     public static class Order extends SelfDescribingMarshallable {
         public String sym;
         public double px;
@@ -105,6 +111,8 @@ public final class Calls {
         void leg(Leg value);
 
         void order(Order value);
+
+        void signal(Signal value);
 
         void list(List<String> value);
 
