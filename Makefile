@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test test-all test-long bench bench-docs docs fuzz fuzz-native wheel audit lint types layers native coverage \
+.PHONY: demo test test-all test-long bench bench-docs docs fuzz fuzz-native wheel spark-jar audit lint types layers native coverage \
   clean check-python
 .DEFAULT_GOAL := help
 
@@ -19,6 +19,7 @@ help:
 	@echo "make wheel      source distribution and wheel in dist/, tried in fresh environments"
 	@echo "make audit      are the packages and crates that are used known to be unsafe?"
 	@echo "make docs       write the state diagrams of docs/protocol.md anew, from the tables"
+	@echo "make spark-jar  the scan for Spark, against pyspark's own jars"
 	@echo "make lint | types | layers | native"
 
 demo: $(STAMP)
@@ -49,6 +50,11 @@ fuzz-native:
 # dist/: the source distribution, and the wheel that is made of it; both are tried
 wheel: check-python
 	tools/packages.sh $(PYTHON)
+
+# the scan in Java for Spark, of Java 17, against the jars of the pyspark that is installed here
+SPARK_JARS = $(shell $(BIN)/python -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent / "jars")')
+spark-jar: $(STAMP)
+	$(BIN)/python native/spark/build.py $(SPARK_JARS) cqrepl/spark/cqrepl-spark.jar
 
 # before a release: known faults of what is installed here, and of the crates that are locked. Asks
 # the advisory databases; a tool that is missing is a failure, as nothing was looked at then
@@ -130,8 +136,9 @@ $(STAMP): pyproject.toml setup.py $(KERNEL_FILES) | check-python $(VENV)/bin/pyt
 	@$(BIN)/cqrepl --version
 	@touch $@
 
-$(DEV_STAMP): $(STAMP)
+$(DEV_STAMP): $(STAMP) $(wildcard native/spark/*.py native/spark/src/cqrepl/spark/*.java)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@! command -v javac >/dev/null || $(MAKE) --no-print-directory spark-jar
 	@touch $@
 
 clean:

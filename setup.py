@@ -1,20 +1,29 @@
-"""Adds the native kernel and the native codec to what pyproject.toml says, which is all the rest.
+"""Adds the native kernel and codec, and the scan for Spark, to pyproject.toml, which says the rest.
 
 CQREPL_BUILD_KERNEL says what is wanted:
 
     auto      both, if cargo is there and the build works; else plain Python (the default)
     require   both, or no installation
     skip      plain Python
+
+CQREPL_SPARK_JARS names a directory with Spark's jars, as `pyspark/jars`: the scan in Java
+(`native/spark`) is compiled against them. Without it the jar is left out, and queues are read in
+Spark by the source in Python.
 """
 
 import os
+import runpy
 import shutil
 import sys
+from pathlib import Path
 
 from setuptools import setup
 from setuptools_rust import Binding, RustExtension
 
 _SWITCH = "CQREPL_BUILD_KERNEL"
+_SPARK_JARS = "CQREPL_SPARK_JARS"
+_HERE = Path(__file__).resolve().parent
+_JAR = _HERE / "cqrepl" / "spark" / "cqrepl-spark.jar"
 
 
 def wants_kernel(wanted: str) -> bool:
@@ -44,6 +53,19 @@ def crate(name: str, folder: str, wanted: str) -> RustExtension:
     )
 
 
+def make_spark_jar(jars: str | None) -> None:
+    """Compiles the scan for Spark where jars are named; else says that it is left out.
+
+    Raises:
+        SystemExit: it does not compile.
+    """
+    if jars:
+        runpy.run_path(str(_HERE / "native" / "spark" / "build.py"))["build"](Path(jars), _JAR)
+    elif not _JAR.exists():
+        print(f"cqrepl: {_SPARK_JARS} names no jars, so Spark reads queues by the Python source")
+
+
+make_spark_jar(os.environ.get(_SPARK_JARS))
 wanted = os.environ.get(_SWITCH, "auto")
 if wants_kernel(wanted):
     setup(

@@ -50,7 +50,16 @@ from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSetting
 # those of no key: of options, of the kernel, of builds and of tests
 OTHER_VARIABLES: Final = frozenset(
     VARIABLE_PREFIX + each
-    for each in ("CONFIG", "HOST_ID", "KERNEL", "BUILD_KERNEL", "REQUIRE", "TALLY")
+    for each in (
+        "CONFIG",
+        "HOST_ID",
+        "KERNEL",
+        "BUILD_KERNEL",
+        "REQUIRE",
+        "TALLY",
+        "SPARK_SCAN",
+        "SPARK_JARS",
+    )
 )
 _LEASE_SECONDS_MAX: Final = 3600.0
 _MS_MAX: Final = 10**9

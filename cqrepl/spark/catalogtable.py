@@ -15,9 +15,7 @@ another table's.
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Final
-
-from pyspark.sql.types import StructField
+from typing import Any, Final, Protocol
 
 from cqrepl.spark.tableoptions import TableError
 
@@ -25,6 +23,14 @@ _OF_A_CATALOG: Final = "provider"  # a property of each table, and no option
 _OPTION: Final = "option."
 _PLACES: Final = ("path", "paths")
 _KEPT: Final = "chronicle"
+
+
+class WithMetadata(Protocol):
+    """A column of Spark, as far as it is looked at here."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any] | None:
+        """The notes that Spark keeps of it."""
 
 
 def created_options(options: Mapping[str, str]) -> dict[str, str] | None:
@@ -46,17 +52,17 @@ def metadata_of(options: Mapping[str, str]) -> dict[str, str]:
     return {_KEPT: json.dumps(options, sort_keys=True)}
 
 
-def kept_of(fields: Iterable[StructField]) -> dict[str, str] | None:
+def kept_of(fields: Iterable[WithMetadata]) -> dict[str, str] | None:
     """The options that the columns of a table carry; None: they carry none."""
     for field in fields:
-        kept = field.metadata.get(_KEPT)
+        kept = (field.metadata or {}).get(_KEPT)
         if kept is not None:
             return dict(json.loads(kept))
     return None
 
 
 def options_for_reading(
-    options: Mapping[str, str], fields: Iterable[StructField]
+    options: Mapping[str, str], fields: Iterable[WithMetadata]
 ) -> Mapping[str, str]:
     """The options that were given, or those of a table with what its query adds.
 

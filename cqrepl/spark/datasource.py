@@ -41,11 +41,13 @@ from cqrepl.spark.catalogtable import (
     options_for_writing,
 )
 from cqrepl.spark.lostends import check_end
+from cqrepl.spark.offsets import capped
 from cqrepl.spark.partitions import SplitPartition, partitions_of
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import IndexRange, present
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import arrow_schema
+from cqrepl.spark.scanjar import offer_scan
 from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.streamreader import ChronicleStreamReader, RefusedStream
 from cqrepl.spark.tablefunction import register_function
@@ -65,6 +67,7 @@ from cqrepl.spark.tablewriter import ChronicleStreamWriter, ChronicleWriter
 from cqrepl.spark.taskreader import read_split
 
 FORMAT = "chronicle"
+FORMAT_IN_PYTHON = "chronicle_python"
 
 
 def register(spark: SparkSession) -> None:
@@ -73,7 +76,11 @@ def register(spark: SparkSession) -> None:
     of the calling thread, which writing asks for."""
     activate(spark)
     has_java = java_of(spark) is not None
-    spark.dataSource.register(ChronicleSource if has_java else ConnectSource)
+    has_scan = offer_scan(spark, keeps_tables=has_java)
+    source = ChronicleSource if has_java else ConnectSource
+    if not has_scan:
+        spark.dataSource.register(source)
+    spark.dataSource.register(source.in_python())
     register_function(spark)
     if has_java:
         keep_tables(spark, FORMAT)
@@ -91,6 +98,11 @@ class ChronicleSource(DataSource):
     def name(cls) -> str:
         """The name of this source that a user gives to `format`."""
         return FORMAT
+
+    @classmethod
+    def in_python(cls) -> "type[ChronicleSource]":
+        """The same source under the name that it has beside the scan in Java."""
+        return PythonSource if cls is ChronicleSource else PythonConnectSource
 
     @reason_only()
     def schema(self) -> StructType:
@@ -162,6 +174,24 @@ class ConnectSource(ChronicleSource):
     _needs_path = True
 
 
+class PythonSource(ChronicleSource):
+    """The source in Python, beside the scan in Java."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As it is registered, and as the scan in Java looks for it."""
+        return FORMAT_IN_PYTHON
+
+
+class PythonConnectSource(ConnectSource):
+    """The same over Spark Connect."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As above."""
+        return FORMAT_IN_PYTHON
+
+
 def _end_of(path: Path) -> int:
     """One past the last excerpt; 0 where there is no queue, which the reading itself tells."""
     try:
@@ -210,14 +240,16 @@ class ChronicleReader(DataSourceReader):
         if not found:
             paths = ", ".join(options.finding.paths)
             raise OptionError("path", "a pattern that a queue matches", repr(paths))
+        self._wanted.check_names(found)
         ranges: list[IndexRange] = []
-        for path in found.values():
+        for name, path in found.items():
             with Queue.open(path) as queue:
-                first, last = self._wanted.indexes(queue.layout)
+                first, last = self._wanted.indexes(queue.layout, name)
                 check_end(queue, last)
+                found_now = present(queue, first, last)  # up to its end, which that looks at
                 if self._ends is not None:
-                    last = min(last, self._ends.get(path, NEXT_OF_EMPTY) - 1)
-                ranges += present(queue, first, last)
+                    found_now = capped(found_now, self._ends.get(path, NEXT_OF_EMPTY))
+                ranges += found_now
         return partitions_of(ranges, found, options)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:

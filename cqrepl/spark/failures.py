@@ -19,7 +19,8 @@ from cqrepl.queue.format.errors import NO_ROOM
 # the last line of a Python stack: a class with its module, or a built-in one, and what it says
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|\b[A-Z]\w+)): (.+)$")
 # one that came without a stack
-_OURS: Final = re.compile(r"\bcqrepl(?:\.[a-z_]+)*\.([A-Z]\w+): (.+)")
+# or from the scan in Java, behind its own class
+_OURS: Final = re.compile(r"\bcqrepl(?!\.spark\.Fault\b)(?:\.[a-z_]+)*\.([A-Z]\w+): (.+)")
 _ERRNO: Final = re.compile(r"^\[Errno (\d+)\]")  # what the system has refused
 _STACK: Final = "Traceback (most recent call last):"
 # what stands before the reason: of the call, and on the line of the reason

@@ -33,21 +33,10 @@ from cqrepl.console.payload import json_of
 from cqrepl.kernel.batch import gather_payloads
 from cqrepl.queue import ExcerptBatch, cycle_of, sequence_of
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.spark.tableoptions import BATCH_EXCERPTS, OptionError
+from cqrepl.spark.columntypes import Field, check_fields
+from cqrepl.spark.tableoptions import BATCH_EXCERPTS
 from wire.header import EMPTY_STORED, HEADER_BYTES
 
-_TYPES: Final = {
-    "queue": "string",
-    "index": "bigint",
-    "cycle": "int",
-    "sequence": "bigint",
-    "timestamp": "timestamp",
-    "file": "string",
-    "position": "bigint",
-    "length": "int",
-    "hash": "binary",
-    "payload": "binary",
-}
 _ARROW: Final = {
     "string": pa.string(),
     "bigint": pa.int64(),
@@ -56,12 +45,6 @@ _ARROW: Final = {
     "timestamp": pa.timestamp("us", "UTC"),
 }
 _HASH_BYTES: Final = 16
-Field = tuple[str, str, bool]  # name, type as Spark spells it, and whether it may be null
-
-
-def type_of(name: str, payload_form: str) -> str:
-    """The type of a column as Spark spells it."""
-    return "string" if name == "payload" and payload_form != "raw" else _TYPES[name]
 
 
 def arrow_schema(fields: Sequence[Field], payload_form: str) -> "pa.Schema":
@@ -70,12 +53,7 @@ def arrow_schema(fields: Sequence[Field], payload_form: str) -> "pa.Schema":
     Raises:
         OptionError: one is no column of a queue, or of another type.
     """
-    for name, found, _ in fields:
-        if name not in _TYPES:
-            raise OptionError("schema", f"columns of {', '.join(_TYPES)}", repr(name))
-        expected = type_of(name, payload_form)
-        if found != expected:
-            raise OptionError("schema", f"{name} {expected}", found)
+    check_fields(fields, payload_form)
     return pa.schema([pa.field(name, _ARROW[found], null) for name, found, null in fields])
 
 

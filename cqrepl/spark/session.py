@@ -29,6 +29,7 @@ from cqrepl.console import exitcodes
 from cqrepl.spark.activesession import active, java_of
 from cqrepl.spark.failures import JobFailed, is_interrupted, one_line
 from cqrepl.spark.java import find_java
+from cqrepl.spark.scanjar import jar_settings
 from cqrepl.spark.shipment import beside, ship_settings
 
 LOCAL: Final = "local[*]"
@@ -169,6 +170,10 @@ def _conf(settings: SessionSettings, name: str, folder: Path) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
         }
     chosen = dict(settings.conf)
+    ours = jar_settings()
+    if "spark.jars" in chosen and ours:
+        chosen["spark.jars"] = ",".join([*ours.values(), chosen["spark.jars"]])
+    conf |= ours
     if settings.ship:
         chosen |= beside(ship_settings(folder), chosen)
     return conf | chosen

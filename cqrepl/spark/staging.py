@@ -172,7 +172,7 @@ def commit(target: Target, parts: Sequence[StagedPart]) -> int:
         )
     with exclusive_appender(target) as appender, told_of(target):
         check_staged(appender, target, parts)
-        return sum(_store(appender, batch) for batch in staged_batches(parts))
+        return sum(store_batch(appender, batch) for batch in staged_batches(parts))
 
 
 @contextmanager
@@ -366,7 +366,7 @@ def _check_longest(parts: Sequence[StagedPart], payload_max: int, target: Target
         )
 
 
-def _store(appender: Appender, batch: ExcerptBatch) -> int:
+def store_batch(appender: Appender, batch: ExcerptBatch) -> int:
     """Compares what the queue holds already, and appends the rest; how many were appended."""
     there = min(max(0, appender.next_index - batch.index_first), len(batch))
     if there:
@@ -385,11 +385,11 @@ def excerpt_batch(index_first: int, payloads: "pa.BinaryArray") -> ExcerptBatch:
         pa.int32(), len(payloads), [None, offsets], offset=payloads.offset
     )
     return ExcerptBatch(
-        Index(index_first), view, _longs(starts), _longs(pc.binary_length(payloads))
+        Index(index_first), view, longs_of(starts), longs_of(pc.binary_length(payloads))
     )
 
 
-def _longs(numbers: "pa.Array") -> "array[int]":
+def longs_of(numbers: "pa.Array") -> "array[int]":
     """Numbers without nulls, copied at once; an array that is given a view takes them one by
     one."""
     wide = numbers.cast(pa.int64())

@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cqrepl.queue import IndexGap, NotAQueue, Queue, QueueError, format_index
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, cycle_of
 from cqrepl.queue.read.registration import Readers
 from cqrepl.queue.read.stall import with_excerpts_above
 from cqrepl.spark.lostends import check_end
@@ -51,10 +52,19 @@ from cqrepl.spark.ranges import IndexRange, check_held, followed, present
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.streammarks import Mark, check_mark, mark_of, marks_of
 from cqrepl.spark.streamstalls import confirmed_stall
-from cqrepl.spark.tableoptions import OptionError, ReadOptions, StreamOptions, TableError
+from cqrepl.spark.tableoptions import (
+    OTHERS,
+    Bounds,
+    OptionError,
+    ReadOptions,
+    StreamOptions,
+    TableError,
+    check_known,
+)
 from cqrepl.spark.taskreader import read_split
 
 _CLOSING_S: Final = 10.0  # in which a living writer sets the end of a cycle that it has left
+_WITHHELD_S: Final = 600.0  # in which it sets that while a query only waits
 _LOOK_PAUSE_S: Final = 0.1
 _logger = logging.getLogger(__name__)
 
@@ -99,13 +109,19 @@ class RefusedStream(DataSourceStreamReader):
 class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The offsets of a stream, and what its tasks read."""
 
-    def __init__(self, options: ReadOptions, stream: StreamOptions, schema: "pa.Schema") -> None:
+    def __init__(
+        self, options: ReadOptions, stream: StreamOptions, schema: "pa.Schema | None"
+    ) -> None:
+        """Args: schema: of what tasks read here; None where others read."""
         self._options = options
         self._stream = stream
         self._schema = schema
         self._finder = Finder(options.finding)
         self._initial: dict[str, object] | None = None
         self._targets: dict[str, int] | None = None  # where a run ends that takes what exists now
+        self._batch_at = time.monotonic()  # the last batch, or the start of this run
+        self._withheld = ""  # why a batch does not come, though there are excerpts
+        self._open_since: dict[str, float] = {}  # queues that wait for the end of a cycle
         self._limits = Limits(
             excerpts=stream.excerpts_max, size_bytes=stream.bytes_max, cycles=stream.cycles_max
         )
@@ -115,7 +131,10 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The offset where a query without a checkpoint begins. It is the same at each call, as
         Spark asks twice."""
         if self._initial is None:
-            starts = {name: self._start_of(path) for name, path in self._finder.find().items()}
+            found = self._finder.find()
+            named = [name for name in self._stream.starting if name != OTHERS]
+            check_known("startingIndex", named, found)
+            starts = {name: self._start_of(name, path) for name, path in found.items()}
             self._initial = as_offset(starts, self._marks(starts, starts))
         return self._initial
 
@@ -127,6 +146,8 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return ReadMaxBytes(self._limits.size_bytes)
         if self._limits.cycles is not None:
             return ReadMaxFiles(self._limits.cycles)
+        if self._stream.excerpts_min is not None:
+            return ReadMaxRows(INDEX_MAX)  # no limit; but one that may be waited for
         return ReadAllAvailable()
 
     @reason_only()
@@ -149,9 +170,27 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 name: capped(ranges, self._targets.get(name, 0)) for name, ranges in pending.items()
             }
         self._register(positions)
+        may_wait = not isinstance(limit, ReadAllAvailable) and self._targets is None
+        if may_wait and self._is_withheld(pending):
+            return dict(start)
         ends = advanced(positions, pending, limits)
         moved = [name for name, index in ends.items() if positions.get(name) != index]
         return as_offset(ends, marks | self._marks(ends, moved))
+
+    def _is_withheld(self, pending: Mapping[str, Sequence[IndexRange]]) -> bool:
+        """True while a batch waits for more excerpts, which the progress of the query tells."""
+        self._withheld = ""
+        count = sum(one.count for ranges in pending.values() for one in ranges)
+        least, now = self._stream.excerpts_min, time.monotonic()
+        if least is None or count >= least or not count:
+            self._batch_at = now if count else self._batch_at
+            return False
+        left = self._batch_at + self._stream.delay_s - now
+        if left <= 0:
+            self._batch_at = now
+            return False
+        self._withheld = f"{count} of {least} excerpts are there; {left:.0f} s until they are taken"
+        return True
 
     @reason_only()
     def prepareForTriggerAvailableNow(self) -> None:
@@ -172,7 +211,18 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         Raises:
             IndexGap, OptionError: as `latestOffset`.
         """
-        begins, ranges, paths = positions_of(start), [], {}
+        return partitions_of(*self.ranges_between(start, end), self._options)
+
+    def ranges_between(
+        self, start: Mapping[str, object], end: Mapping[str, object]
+    ) -> tuple[list[IndexRange], dict[str, Path]]:
+        """The ranges that one batch reads, and the queues by name.
+
+        Raises:
+            IndexGap, OptionError: as `latestOffset`.
+        """
+        begins, paths = positions_of(start), {}
+        ranges: list[IndexRange] = []
         marks, end_marks = marks_of(start), marks_of(end)
         for name, index_end in positions_of(end).items():
             index = begins.get(name, 0)
@@ -180,11 +230,12 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 paths[name] = self._path_of(name)
                 told = {index: marks.get(name, {}), index_end: end_marks[name]}
                 ranges += self._between(paths[name], index, index_end, told)
-        return partitions_of(ranges, paths, self._options)
+        return ranges, paths
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The record batches of one task."""
         if isinstance(partition, SplitPartition):
+            assert self._schema is not None
             may_be_lost = not self._stream.fail_on_data_loss
             with reason_only():
                 yield from read_split(
@@ -199,9 +250,38 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 with Queue.open(self._path_of(name)) as queue:
                     Readers(queue.cycles).advance(self._stream.reader, index)
 
-    def _start_of(self, path: Path) -> int:
+    def behind(self, offset: Mapping[str, object]) -> dict[str, str]:
+        """The distance of an offset from the ends of its queues, in excerpts and bytes of store
+        files; and when the cycle of the oldest of them began."""
+        count = size_bytes = 0
+        oldest: list[int] = []
+        positions = positions_of(offset)
+        for name, queue in self._opened():
+            ranges = present(queue, positions.get(name, NEXT_OF_EMPTY))
+            count += sum(one.count for one in ranges)
+            size_bytes += sum(one.size_bytes for one in ranges)
+            if ranges:
+                cycle = cycle_of(Index(ranges[0].index_first), queue.cycles.shift)
+                oldest.append(queue.cycles.ends_ms(cycle) - queue.cycles.roll_cycle.length_ms)
+        told = {"excerptsBehind": str(count), "bytesBehind": str(size_bytes)}
+        for name, since in self._open_since.items():
+            waited_s = time.monotonic() - since
+            self._withheld = f"{name}: waits {waited_s:.0f} s for the end of a cycle"
+        if self._withheld:
+            told["withheld"] = self._withheld
+        if oldest:
+            began = datetime.fromtimestamp(min(oldest) / 1000, UTC)
+            told["oldestCycleBehind"] = began.isoformat(timespec="milliseconds")
+        return told
+
+    def _start_of(self, name: str, path: Path) -> int:
         with Queue.open(path) as queue:
-            end, starting = queue.next_index(), self._stream.starting
+            end = queue.next_index()
+            starting = self._stream.starting.get(name, self._stream.starting[OTHERS])
+            if self._stream.starting_ms is not None:
+                bounds = Bounds(ms_from=self._stream.starting_ms)
+                following = present(queue, bounds.indexes(queue.layout, name)[0])
+                return following[0].index_first if following else end
             if starting == "latest":
                 return end
             if isinstance(starting, str):
@@ -268,20 +348,27 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         while True:
             found = followed(queue, index, is_enough=wanted(name))
             if found:
+                self._open_since.pop(name, None)
                 return found
             stall = confirmed_stall(queue.cycles, index)
             if stall is not None:
                 break
             cycle = cycle_of(Index(index), queue.cycles.shift)
             is_short = self._targets is not None and index < self._targets.get(name, 0)
-            if not is_short or with_excerpts_above(queue.cycles, cycle) is None:
+            now = time.monotonic()
+            if with_excerpts_above(queue.cycles, cycle) is None:
+                self._open_since.pop(name, None)
                 return []
-            if time.monotonic() >= deadline:
+            patience_s = _CLOSING_S if is_short else _WITHHELD_S
+            since = now if is_short else self._open_since.setdefault(name, now)
+            if now >= (deadline if is_short else since + patience_s):
                 raise QueueError(
                     f"expected an end of cycle {cycle}, which a process with the write lock has"
-                    f" not set for {_CLOSING_S:g} s; later cycles hold excerpts",
+                    f" not set for {patience_s:g} s; later cycles hold excerpts",
                     path=queue.path,
                 )
+            if not is_short:
+                return []
             time.sleep(_LOOK_PAUSE_S)
         error = QueueError(f"{stall}; cqrepl repair QUEUE --apply closes it")
         self._check_loss(error)

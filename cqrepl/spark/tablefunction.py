@@ -20,10 +20,11 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from cqrepl.queue import Queue
 from cqrepl.spark.activesession import java_of
+from cqrepl.spark.columntypes import type_of
 from cqrepl.spark.lostends import check_end
 from cqrepl.spark.ranges import present
 from cqrepl.spark.reasons import reason_only
-from cqrepl.spark.recordbatches import BatchMaker, arrow_schema, type_of
+from cqrepl.spark.recordbatches import BatchMaker, arrow_schema
 from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.tableoptions import OptionError, ReadOptions, bounds, read_options
 from cqrepl.spark.taskreader import read_one_range
@@ -64,7 +65,7 @@ class ChronicleRange:
         options = _options(*(each.value for each in arguments))
         wanted = bounds(_texts(*(each.value for each in arguments)))
         with Queue.open(options.finding.paths[0]) as queue:
-            first, last = wanted.indexes(queue.layout)
+            first, last = wanted.indexes(queue.layout, "")
             check_end(queue, last)
             ranges = present(queue, first, last)
             witness = witness_of(queue, [(one.index_first, one.index_last) for one in ranges])
@@ -84,7 +85,7 @@ class ChronicleRange:
             with Queue.open(path) as queue:
                 if self._witness is not None:
                     check_witness(queue, self._witness)
-                for one in present(queue, *wanted.indexes(queue.layout)):
+                for one in present(queue, *wanted.indexes(queue.layout, "")):
                     for batch in read_one_range(queue, one, queue.path.name, maker, options):
                         yield from zip(*(column.to_pylist() for column in batch), strict=True)
 

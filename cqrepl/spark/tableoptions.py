@@ -6,6 +6,7 @@ expected, and what came. An option that is not known is an error too: it was mea
 
 import difflib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,12 +36,17 @@ _READING: Final = (
 _BOUNDS: Final = ("fromIndex", "toIndex", "fromCycle", "toCycle", "fromTime", "toTime")
 _BATCH: Final = (*_BOUNDS, "snapshot")
 _STREAMING: Final = (
-    "startingIndex", "maxExcerptsPerBatch", "maxBytesPerBatch", "maxCyclesPerBatch",
-    "failOnDataLoss", "reader",
+    "startingIndex", "startingTimestamp", "maxExcerptsPerBatch", "maxBytesPerBatch",
+    "maxCyclesPerBatch", "minExcerptsPerBatch", "maxTriggerDelay", "failOnDataLoss", "reader",
 )  # fmt: skip
 _WRITING: Final = (
     "path", "rollCycle", "like", "queueColumn", "stagingPath", "onExisting", "durability",
+    "writeId",
 )  # fmt: skip
+_A_TIME: Final = "a time such as 2026-11-21T10:00Z"
+_AN_INDEX: Final = "an index such as 0x451600000000, or JSON of some by queue"
+OTHERS: Final = "*"
+TRIGGER_DELAY_S: Final = 900.0
 Value = TypeVar("Value")
 
 
@@ -57,26 +63,37 @@ class OptionError(TableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The excerpts that are wanted: by index (the end is not included), by cycle, or by time.
+    """The excerpts that are wanted: by index (the end is not included), by cycle, or by time. An
+    index is of all queues, or of those that are named.
 
     `is_of_load`: of those that were there when the DataFrame was made, else at its first action.
     """
 
-    index_from: int | None = None
-    index_end: int | None = None
+    index_from: int | Mapping[str, int] | None = None
+    index_end: int | Mapping[str, int] | None = None
     cycle_from: int | None = None
     cycle_to: int | None = None
     ms_from: int | None = None
     ms_end: int | None = None
     is_of_load: bool = True
 
-    def indexes(self, layout: QueueLayout) -> tuple[int, int]:
-        """The first and the last index within, for a queue laid out so.
+    def check_names(self, found: Iterable[str]) -> None:
+        """Does nothing where each queue that an index is of was found.
+
+        Raises:
+            OptionError: one was not.
+        """
+        for option, bound in (("fromIndex", self.index_from), ("toIndex", self.index_end)):
+            if isinstance(bound, Mapping):
+                check_known(option, bound, found)
+
+    def indexes(self, layout: QueueLayout, name: str) -> tuple[int, int]:
+        """The first and the last index within, for a queue of this name that is laid out so.
 
         An excerpt has no time but that of its cycle: a time stands for the cycle it lies in.
         """
         shift, epoch, at = layout.roll_cycle.shift, layout.epoch, layout.roll_cycle.cycle_at
-        first, end = self.index_from, self.index_end
+        first, end = _of(self.index_from, name), _of(self.index_end, name)
         cycle_from, cycle_to = self.cycle_from, self.cycle_to
         if self.ms_from is not None:
             cycle_from = max(0, at(self.ms_from, epoch))
@@ -114,12 +131,19 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """The options that only a stream has. `starting` is `earliest`, `latest`, or an index.
+    """The options that only a stream has. `starting` is `earliest`, `latest`, or an index; of each
+    queue where it is named, else of all (`OTHERS`).
 
-    `reader` is the name under which retention waits for the query.
+    Args:
+        starting_ms: start with the cycle of this time instead.
+        excerpts_min: wait for so many, but no longer than `delay_s`.
+        reader: the name under which retention waits for the query.
     """
 
-    starting: str | int
+    starting: Mapping[str, str | int]
+    starting_ms: int | None
+    excerpts_min: int | None
+    delay_s: float
     excerpts_max: int | None
     bytes_max: int | None
     cycles_max: int | None
@@ -133,7 +157,7 @@ class WriteOptions:
     another queue, whose path is `like`.
 
     The column `queue_column` names for each row the queue below `path` that the row is written to.
-    None: `path` is the queue.
+    None: `path` is the queue. `write_id` names a batch of rows without indexes, for its repetition.
     """
 
     path: str
@@ -144,6 +168,7 @@ class WriteOptions:
     is_existing_refused: bool
     is_synced: bool
     checkpoint: str | None
+    write_id: str | None
 
 
 class _Given:
@@ -174,7 +199,7 @@ class _Given:
             return None
         try:
             return convert(text.strip())
-        except ValueError:
+        except (ValueError, KeyError):
             raise OptionError(name, expected, repr(text)) from None
 
     def number(self, name: str, least: int, most: int = INDEX_MAX) -> int | None:
@@ -183,9 +208,6 @@ class _Given:
     def size(self, name: str, most: int = INDEX_MAX) -> int | None:
         expected = f"a size from 1 to {most} bytes, such as 64MiB"
         return self.take(name, expected, _within(parse_size, 1, most))
-
-    def index(self, name: str) -> int | None:
-        return self.take(name, "an index such as 0x451600000000", _index)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """One of some words; the first if it was not given."""
@@ -231,12 +253,12 @@ def bounds(options: Mapping[str, str]) -> Bounds:
         first, other = given.has(*kinds[0]), given.has(*kinds[1])
         raise OptionError(other or "", f"bounds of one kind beside {first}", "both")
     return Bounds(
-        index_from=given.index("fromIndex"),
-        index_end=given.index("toIndex"),
+        index_from=given.take("fromIndex", _AN_INDEX, _bound),
+        index_end=given.take("toIndex", _AN_INDEX, _bound),
         cycle_from=given.number("fromCycle", 0, CYCLE_MAX),
         cycle_to=given.number("toCycle", 0, CYCLE_MAX),
-        ms_from=given.take("fromTime", "a time such as 2026-11-21T10:00Z", _milliseconds),
-        ms_end=given.take("toTime", "a time such as 2026-11-21T10:00Z", _milliseconds),
+        ms_from=given.take("fromTime", _A_TIME, _milliseconds),
+        ms_end=given.take("toTime", _A_TIME, _milliseconds),
         is_of_load=given.choice("snapshot", ("load", "action")) == "load",
     )
 
@@ -248,10 +270,22 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         OptionError: an option cannot be used, or is not one of a stream.
     """
     given = _Given(options, (*_READING, *_STREAMING), "a stream")
-    starting = given.take("startingIndex", "earliest, latest or an index", _starting)
+    expected = "earliest, latest, an index, or JSON of these by queue"
+    starting = given.take("startingIndex", expected, _starting)
+    if starting is not None and given.has("startingTimestamp"):
+        raise OptionError("startingTimestamp", "no startingIndex beside it", "both")
+    delay_s = given.take("maxTriggerDelay", "a time such as 15m or 900s", _seconds)
+    if delay_s is not None and not given.has("minExcerptsPerBatch"):
+        raise OptionError("maxTriggerDelay", "minExcerptsPerBatch beside it", "none")
+    least, most = given.number("minExcerptsPerBatch", 1), given.number("maxExcerptsPerBatch", 1)
+    if least is not None and most is not None and least > most:
+        raise OptionError("minExcerptsPerBatch", f"at most maxExcerptsPerBatch, {most}", str(least))
     return StreamOptions(
-        starting="earliest" if starting is None else starting,
-        excerpts_max=given.number("maxExcerptsPerBatch", 1),
+        starting={OTHERS: "earliest"} if starting is None else starting,
+        starting_ms=given.take("startingTimestamp", _A_TIME, _milliseconds),
+        excerpts_min=least,
+        delay_s=TRIGGER_DELAY_S if delay_s is None else delay_s,
+        excerpts_max=most,
         bytes_max=given.size("maxBytesPerBatch"),
         cycles_max=given.number("maxCyclesPerBatch", 1),
         fail_on_data_loss=given.choice("failOnDataLoss", ("true", "false")) == "true",
@@ -280,7 +314,24 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         is_existing_refused=given.choice("onExisting", ("verify", "fail")) == "fail",
         is_synced=given.choice("durability", ("synced", "none")) == "synced",
         checkpoint=given.text("checkpointLocation"),
+        write_id=given.take("writeId", "a name of letters, digits, - and _", _plain_name),
     )
+
+
+def check_known(option: str, names: Iterable[str], found: Iterable[str]) -> None:
+    """Does nothing where the queues that an option names were found.
+
+    Raises:
+        OptionError: one was not.
+    """
+    known = sorted(found)
+    for name in names:
+        if name not in known:
+            raise OptionError(option, f"names among {', '.join(known) or 'none'}", repr(name))
+
+
+def _of(bound: int | Mapping[str, int] | None, name: str) -> int | None:
+    return bound if bound is None or isinstance(bound, int) else bound.get(name)
 
 
 def local_path(name: str, text: str) -> str:
@@ -336,16 +387,49 @@ def _index(text: str) -> int:
     return _within(lambda each: int(each, 0), 0, INDEX_MAX)(text)
 
 
-def _starting(text: str) -> str | int:
+def _starting(text: str) -> Mapping[str, str | int]:
+    if not text.startswith("{"):
+        return {OTHERS: _start(text)}
+    told = json.loads(text)
+    if not all(isinstance(each, str) for each in told.values()):
+        raise ValueError(text)
+    return {OTHERS: "earliest", **{name: _start(each) for name, each in told.items()}}
+
+
+def _start(text: str) -> str | int:
     return text.lower() if text.lower() in ("earliest", "latest") else _index(text)
+
+
+def _bound(text: str) -> int | Mapping[str, int]:
+    if not text.startswith("{"):
+        return _index(text)
+    told = json.loads(text)
+    if not all(isinstance(each, str) for each in told.values()):
+        raise ValueError(text)
+    return {name: _index(each) for name, each in told.items()}
 
 
 def _milliseconds(text: str) -> int:
     return since_1970_ns(datetime.fromisoformat(text)) // 1_000_000
 
 
+def _seconds(text: str) -> float:
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+    number = text.rstrip("mhs")
+    seconds = float(number) * units[text[len(number) :] or "s"]
+    if not 0 <= seconds < math.inf:
+        raise ValueError(text)
+    return seconds
+
+
 def _name(text: str) -> str:
     if not text:
+        raise ValueError(text)
+    return text
+
+
+def _plain_name(text: str) -> str:
+    if not text.replace("-", "").replace("_", "").isalnum():
         raise ValueError(text)
     return text
 

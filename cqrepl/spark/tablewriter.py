@@ -1,7 +1,8 @@
 """Queues as targets of Spark, in batch and in streams: thin shells around `staging`, and around
 `manyqueues` where the option `queueColumn` names a column that tells the queue of each row.
 
-Rows need `index` and `payload`; a frame may also have the further columns that reading gives. A
+Rows need `index` and `payload`; a frame may also have the further columns that reading gives. Rows
+with `payload` alone are appended at the end, exactly once (`derived`). A
 queue that does not exist yet is laid out by the option `rollCycle`, or like another one (`like`).
 
 A writer is made in a process of the driver, and pickled to the tasks and to the commit, so a batch
@@ -10,13 +11,16 @@ is told by the checkpoint and the target; a query has one batch at a time.
 """
 
 import hashlib
+import json
+import os
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -28,9 +32,16 @@ from pyspark.sql.types import StructType
 from cqrepl.queue import Queue
 from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.spark.activesession import activate
+from cqrepl.spark.columntypes import type_of
+from cqrepl.spark.derived import (
+    BatchName,
+    DerivedPart,
+    commit_rows,
+    is_begun,
+    stage_rows,
+)
 from cqrepl.spark.manyqueues import Parts, QueueSet, commit_many, stage_many
 from cqrepl.spark.reasons import reason_only
-from cqrepl.spark.recordbatches import type_of
 from cqrepl.spark.staging import (
     StagedPart,
     Target,
@@ -41,7 +52,13 @@ from cqrepl.spark.staging import (
     sweep,
     target_layout,
 )
-from cqrepl.spark.tableoptions import COLUMNS, OptionError, TableError, WriteOptions
+from cqrepl.spark.tableoptions import (
+    COLUMNS,
+    OptionError,
+    TableError,
+    WriteOptions,
+    local_path,
+)
 from cqrepl.spark.taskreader import settle_worker
 
 _NEEDED: Final = ("index", "payload")
@@ -80,6 +97,13 @@ def in_index_order(frame: DataFrame, tasks: int, queue_column: str | None = None
     return frame.repartitionByRange(tasks, *columns).sortWithinPartitions(*columns)
 
 
+@dataclass
+class DerivedMessage(WriterCommitMessage):
+    """As `StagedMessage`, of rows without indexes."""
+
+    part: DerivedPart
+
+
 class _Writing:
     """The steps of writing that a batch and a stream have in common."""
 
@@ -91,7 +115,8 @@ class _Writing:
             TableError: the columns cannot be written.
             QueueError: the target cannot be read.
         """
-        _check_columns(schema, options.queue_column)
+        self._intents = None if "index" in schema.names else _intents(options)
+        _check_columns(schema, options.queue_column, is_derived=self._intents is not None)
         self._path = Path(options.path).absolute()
         if options.queue_column is None:
             self._target: Target | QueueSet = _target(self._path, options, overwrite)
@@ -110,17 +135,30 @@ class _Writing:
         settle_worker()
         if isinstance(self._target, QueueSet):
             return ManyStagedMessage(stage_many(self._folder, self._target, iterator))
+        if self._intents is not None:
+            context = TaskContext.get()
+            assert context is not None
+            return DerivedMessage(stage_rows(self._folder, context.partitionId(), iterator))
         shift = self._target.layout.roll_cycle.shift
         return StagedMessage(stage(self._folder, shift, iterator))
 
     @reason_only()
-    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        if isinstance(self._target, QueueSet):
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int = 0) -> None:
+        if self._intents is not None:
+            assert isinstance(self._target, Target)
+            parts = [one.part for one in messages if isinstance(one, DerivedMessage)]
+            commit_rows(self._target, replace(self._intents, number=number), parts)
+        elif isinstance(self._target, QueueSet):
             found = [one.parts for one in messages if isinstance(one, ManyStagedMessage)]
             commit_many(self._target, found)
         else:
             commit(self._target, [one.part for one in messages if isinstance(one, StagedMessage)])
         discard(self._folder)
+
+    def _abort(self) -> None:
+        """Gives up what was staged, unless a batch of it is in the queue in part."""
+        if self._intents is None or not is_begun(self._intents.folder):
+            discard(self._folder)
 
 
 class ChronicleWriter(DataSourceArrowWriter, _Writing):
@@ -141,7 +179,7 @@ class ChronicleWriter(DataSourceArrowWriter, _Writing):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Gives up what was staged; also that of attempts of which there is no message."""
-        discard(self._folder)
+        self._abort()
 
 
 class ChronicleStreamWriter(DataSourceStreamArrowWriter, _Writing):
@@ -158,15 +196,53 @@ class ChronicleStreamWriter(DataSourceStreamArrowWriter, _Writing):
         return self._stage(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Appends what the tasks have staged. The batch's number decides nothing: indexes do."""
-        self._commit(messages)
+        """Appends what the tasks have staged. Of rows with indexes the batch's number decides
+        nothing: the indexes do."""
+        self._commit(messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Gives up what was staged."""
-        discard(self._folder)
+        self._abort()
 
 
-def _check_columns(schema: StructType, queue_column: str | None) -> None:
+def _intents(options: WriteOptions) -> BatchName:
+    """The place where a query notes which batches it has appended.
+
+    Raises:
+        OptionError: there is none.
+    """
+    path = os.path.abspath(local_path("path", options.path))
+    target = hashlib.blake2b(path.encode(), digest_size=16).hexdigest()
+    if options.queue_column is not None:
+        raise OptionError("queueColumn", "rows with a column index", options.queue_column)
+    if options.write_id is not None:
+        beside = Path(path).with_name(f".{Path(path).name}.writes") / options.write_id
+        return BatchName(query=options.write_id, number=0, folder=beside)
+    if options.checkpoint is None:
+        raise OptionError(
+            "writeId",
+            "a name under which rows without a column index are appended once",
+            "none",
+        )
+    checkpoint = Path(local_path("checkpointLocation", options.checkpoint))
+    try:
+        query = json.loads((checkpoint / "metadata").read_text())["id"]
+    except (OSError, ValueError, KeyError) as error:
+        raise OptionError(
+            "checkpointLocation", "a checkpoint on a local or shared disk", str(checkpoint)
+        ) from error
+    return BatchName(query=query, number=0, folder=checkpoint / "chronicle" / target)
+
+
+def _check_columns(schema: StructType, queue_column: str | None, *, is_derived: bool) -> None:
+    if is_derived:
+        named = {field.name: field.dataType.simpleString() for field in schema.fields}
+        if list(named) != ["payload"] or named["payload"] not in ("binary", "string"):
+            raise TableError(
+                "expected columns index and payload, or payload alone, of binary or string, to"
+                f" write a queue, found {', '.join(f'{n} {t}' for n, t in named.items())}"
+            )
+        return
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
     wanted = {name: type_of(name, "raw") for name in _NEEDED}
     if queue_column is not None:

@@ -1,13 +1,16 @@
 """Reading a queue through Spark, beside the best that Spark could do, in one interleaved run.
 
     python -m tests.bench.spark_read [--rounds 5] [--count 2000000] [--size 256] [--columns index]
+                                     [--what scan|count|where]
 
 ready     a data source whose tasks yield one batch, made before, again and again: the same number
           of excerpts, of the same size and columns, at no cost of its own
-queue     the data source `chronicle` on a queue
+queue     the data source `chronicle` on a queue: the scan in Java
+python    the data source `chronicle_python` on it
 parquet   `spark.read.parquet` on the same data, not compressed, the same columns of it
 
-All go into Spark's sink `noop`. Excerpts a second on the clock, and for each second of the
+All go into Spark's sink `noop`; or are counted; or a hundredth of them, by a condition on `index`,
+goes there. Excerpts a second on the clock, and for each second of the
 processors (of Java and all its Python workers); medians, and ratios of medians.
 """
 
@@ -26,6 +29,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from cqrepl.bench.report import scratch
+from cqrepl.queue import Queue
 from cqrepl.samplequeue import make_queue
 from cqrepl.spark import register
 from cqrepl.spark.datasource import ChronicleSource
@@ -116,10 +120,16 @@ def processor_seconds() -> dict[int, float]:
     return seconds
 
 
-def measure(frame: DataFrame, count: int, rates: Rates) -> None:
-    """Reads everything once."""
+def measure(frame: DataFrame, count: int, rates: Rates, what: str, first: int) -> None:
+    """Reads everything, counts it, or reads a hundredth of it, once."""
     before, began = processor_seconds(), time.perf_counter()
-    frame.write.format("noop").mode("overwrite").save()
+    if what == "count":
+        assert frame.count() == count
+    else:
+        if what == "where":
+            low = first + count // 2
+            frame = frame.where(f"index >= {low} and index < {low + count // 100}")
+        frame.write.format("noop").mode("overwrite").save()
     rates.wall.append(count / (time.perf_counter() - began))
     after = processor_seconds()
     used = sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
@@ -127,27 +137,32 @@ def measure(frame: DataFrame, count: int, rates: Rates) -> None:
 
 
 def main() -> None:
-    options = asked(__doc__, rounds=5, count=2_000_000, size=256, columns=",".join(COLUMNS_USUAL))
+    usual = {"columns": ",".join(COLUMNS_USUAL), "what": "scan"}
+    options = asked(__doc__, rounds=5, count=2_000_000, size=256, **usual)
     with scratch() as folder:
         queue, parquet = folder / "queue", folder / "parquet"
         make_queue(queue, options.count, options.size)
         spark = session(folder)
+        with Queue.open(queue) as opened:
+            first = opened.first_index() or 0
         reader = spark.read.format("chronicle")
         reader.load(str(queue)).write.option("compression", "none").parquet(str(parquet))
         reader = reader.option("columns", options.columns)
+        python = spark.read.format("chronicle_python").option("columns", options.columns)
         ready = spark.read.format("ready").option("count", options.count)
         ready = ready.option("columns", options.columns)
         frames: dict[str, Callable[[], DataFrame]] = {
             "ready": lambda: ready.load(str(queue)),
             "queue": lambda: reader.load(str(queue)),
+            "python": lambda: python.load(str(queue)),
             "parquet": lambda: spark.read.parquet(str(parquet)).select(*options.columns.split(",")),
         }
         rates = {name: Rates() for name in frames}
         for frame in frames.values():
-            measure(frame(), options.count, Rates())  # warms up
+            measure(frame(), options.count, Rates(), options.what, first)  # warms up
         for _ in range(options.rounds):
             for name, frame in frames.items():
-                measure(frame(), options.count, rates[name])
+                measure(frame(), options.count, rates[name], options.what, first)
         spark.stop()
     show(rates, options.count, options.size, options.rounds)
 
@@ -161,7 +176,7 @@ def show(rates: dict[str, Rates], count: int, size: int, rounds: int) -> None:
     for name in rates:
         print(f"{name:<8} {wall[name]:>12,.0f} excerpts/s", end=" ")
         print(f"{processors[name]:>12,.0f} for each second of the processors")
-    for name in ("ready", "parquet"):
+    for name in ("ready", "python", "parquet"):
         print(f"queue / {name:<8} {wall['queue'] / wall[name]:.2f} on the clock,", end=" ")
         print(f"{processors['queue'] / processors[name]:.2f} of the processors")
 
