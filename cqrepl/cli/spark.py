@@ -6,6 +6,7 @@ from cqrepl.cli.sparkarchive import archive
 from cqrepl.cli.sparkaudit import audit
 from cqrepl.cli.sparkdoctor import doctor
 from cqrepl.cli.sparklag import lag
+from cqrepl.cli.sparkpipeline import pipeline
 from cqrepl.cli.sparkpreload import preload
 from cqrepl.cli.sparkrebuild import rebuild
 from cqrepl.cli.sparkrestore import restore
@@ -19,5 +20,5 @@ def spark() -> None:
     """
 
 
-for command in (audit, lag, archive, restore, rebuild, preload, doctor):
+for command in (audit, lag, archive, restore, rebuild, preload, pipeline, doctor):
     spark.add_command(command)
