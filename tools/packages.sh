@@ -46,16 +46,21 @@ for wanted in native/Cargo.toml native/Cargo.lock native/kernel/Cargo.toml \
   "cqrepl/dump/.*\.lua" README.md LICENSE; do
   holds "$sdist:tarfile" yes "/$wanted"
 done
-holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|_native\..*so|_codec\..*so|\.pyc'
+holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|cqrepl-spark\.jar|_native\..*so|_codec\..*so|\.pyc'
 
 if command -v cargo >/dev/null; then
-  CQREPL_BUILD_KERNEL=require "$builder" -m pip wheel --quiet --no-deps --wheel-dir dist "$sdist"
+  jars=""
+  ! command -v javac >/dev/null || jars=$(.venv/bin/python -c \
+    'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent / "jars")' 2>/dev/null) || true
+  CQREPL_SPARK_JARS=$jars CQREPL_BUILD_KERNEL=require "$builder" -m pip wheel --quiet --no-deps --wheel-dir dist "$sdist"
   wheel=$(echo dist/cqrepl-*.whl)
   for wanted in "cqrepl/_native\.abi3\.so" "wire/_codec\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua" \
     "dist-info/licenses/LICENSE"; do
     holds "$wheel:zipfile" yes "$wanted"
   done
   holds "$wheel:zipfile" no "^(tests|tools|native)/"
+  [[ -z $jars ]] && echo "the wheel has no scan for Spark: that takes a JDK and pyspark in .venv" ||
+    holds "$wheel:zipfile" yes "cqrepl/spark/cqrepl-spark\.jar"
   "$(environment wheel)" -m pip install --quiet "$wheel"
   says wheel native
 else
