@@ -33,7 +33,7 @@ from cqrepl.console.payload import json_of
 from cqrepl.kernel.batch import gather_payloads
 from cqrepl.queue import ExcerptBatch, cycle_of, sequence_of
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.spark.columntypes import Field, check_fields
+from cqrepl.spark.tablecolumns import Field, check_fields
 from cqrepl.spark.tableoptions import BATCH_EXCERPTS
 from wire.header import EMPTY_STORED, HEADER_BYTES
 

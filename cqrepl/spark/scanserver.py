@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from cqrepl.queue import QueueError
 from cqrepl.spark.catalogtable import created_options, metadata_of, options_for_reading
-from cqrepl.spark.columntypes import check_fields, type_of
 from cqrepl.spark.scanplan import Narrowed, batch_ranges, ends_now, split_plan, totals
+from cqrepl.spark.tablecolumns import check_fields, type_of
 from cqrepl.spark.tableoptions import (
     OptionError,
     ReadOptions,

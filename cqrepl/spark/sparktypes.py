@@ -14,7 +14,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cqrepl.spark.columntypes import type_of
+from cqrepl.spark.tablecolumns import type_of
 
 _TYPES: Final[Mapping[str, DataType]] = {
     "string": StringType(),

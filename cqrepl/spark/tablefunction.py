@@ -20,12 +20,12 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from cqrepl.queue import Queue
 from cqrepl.spark.activesession import java_of
-from cqrepl.spark.columntypes import type_of
 from cqrepl.spark.lostends import check_end
 from cqrepl.spark.ranges import present
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import BatchMaker, arrow_schema
 from cqrepl.spark.sparktypes import struct_type
+from cqrepl.spark.tablecolumns import type_of
 from cqrepl.spark.tableoptions import OptionError, ReadOptions, bounds, read_options
 from cqrepl.spark.taskreader import read_one_range
 from cqrepl.spark.witness import Witness, check_witness, witness_of

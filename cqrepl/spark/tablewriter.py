@@ -32,7 +32,6 @@ from pyspark.sql.types import StructType
 from cqrepl.queue import Queue
 from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.spark.activesession import activate
-from cqrepl.spark.columntypes import type_of
 from cqrepl.spark.derived import (
     BatchName,
     DerivedPart,
@@ -52,6 +51,7 @@ from cqrepl.spark.staging import (
     sweep,
     target_layout,
 )
+from cqrepl.spark.tablecolumns import type_of
 from cqrepl.spark.tableoptions import (
     COLUMNS,
     OptionError,
