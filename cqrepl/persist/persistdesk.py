@@ -224,30 +224,43 @@ class PersistDesk:
                     half.end("it is over")
 
     async def _repair(self, service: StorageService) -> None:
-        """Asks the host that leads for each storage that is damaged here."""
+        """Asks for each storage that is damaged here: the host that leads; or, where that is this
+        one, others."""
         while True:
             await trio.sleep(LOOK_SECONDS)
-            leader = service.led.leader().host if service.led.has_begun else 0
-            link = self._links.get(leader)
-            if link is None or service.leads() or not service.unasked():
+            if not service.led.has_begun or not service.unasked():
                 continue
-            try:
-                async with self.asking(link, service.group) as conversation:
-                    rows = await conversation.list_all()
-                    for each in service.unasked():
-                        await self._repair_one(service, conversation, each)
-                    self._report(service, leader, rows)
-            except* (SyncFailed, ServiceFailed, QueueError, OSError) as errors:
-                told = "%s: host %d says nothing of damaged storages: %s"
-                _logger.warning(told, service.led, leader, errors.exceptions[0])
+            leader = service.led.leader().host
+            asked = [leader] if leader else sorted(self._links)
+            for nth, host in enumerate(asked, 1):
+                await self._ask_one(service, host, is_last=nth == len(asked))
+
+    async def _ask_one(self, service: StorageService, host: int, *, is_last: bool) -> None:
+        link = self._links.get(host)
+        if link is None:
+            return
+        try:
+            async with self.asking(link, service.group) as conversation:
+                rows = await conversation.list_all()
+                for each in service.unasked():
+                    await self._repair_one(service, conversation, each, is_last=is_last)
+                self._report(service, host, rows)
+        except* (SyncFailed, ServiceFailed, QueueError, OSError) as errors:
+            told = "%s: host %d says nothing of damaged storages: %s"
+            _logger.warning(told, service.led, host, errors.exceptions[0])
 
     async def _repair_one(
-        self, service: StorageService, conversation: "Conversation", storage: Storage
+        self,
+        service: StorageService,
+        conversation: "Conversation",
+        storage: Storage,
+        *,
+        is_last: bool,
     ) -> None:
         got = await conversation.sync(storage.id, storage, service.position)
         self.requests += not got.is_early
         if got.storage is None:
-            if not got.is_early:
+            if is_last and not got.is_early:
                 storage.asked = True
                 told = "%s: storage %r stays damaged (%s): %s"
                 _logger.error(told, service.led, storage.name, storage.damage, got.why)
@@ -258,13 +271,13 @@ class PersistDesk:
                 service.table.repair(got.storage, got.pos)
         _logger.info("%s: storage %r is whole again", service.led, got.storage.name)
 
-    def _report(self, service: StorageService, leader: int, rows: list[Row]) -> None:
-        """Says of storages here that the host that leads does not know; none is deleted."""
+    def _report(self, service: StorageService, host: int, rows: list[Row]) -> None:
+        """Says of storages here that the other host does not know; none is deleted."""
         known = {each.id for each in rows}
         for each in service.heads():
             if each.id not in known:
-                told = "%s: host %d, which leads, does not know storage %r"
-                _logger.warning(told, service.led, leader, each.name)
+                told = "%s: host %d does not know storage %r"
+                _logger.warning(told, service.led, host, each.name)
 
     async def join(self, group: str, folder: Path, leader: int | None) -> Path:
         """The whole state of another host, as a checkpoint without a name.

@@ -172,10 +172,15 @@ async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(
         assert whole.refs(1, 13) == leaders.refs(1, 13)
         assert table[correlation_id("other")] is untouched
         assert made.desks[2].requests == 1
-        await eventually(
-            lambda: "host 1, which leads, does not know storage 'extra'" in caplog.text
-        )
+        await eventually(lambda: "host 1 does not know storage 'extra'" in caplog.text)
         assert 9 in table
+        leader = made.service(1)
+        with leader.guard:  # a host that leads asks another one
+            lead_table = leader.table.storages
+            lead_table[lost.id] = lead_table[lost.id].copy()
+            lead_table[lost.id].damage = "it was damaged"
+        await eventually(lambda: not lead_table[lost.id].damage)
+        assert await damaged.append_task(b"on") == 14
 
 
 KEPT = CheckpointSettings(age_min_ms=None)

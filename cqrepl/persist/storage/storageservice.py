@@ -118,12 +118,15 @@ class StorageService:
         self._reader: LogReader | None = None
         self._floors: deque[int] = deque(maxlen=_STATES)
         self._saved_records = 0
+        self._holds_files = False
         self._policies: dict[float, AckPolicy] = {}
 
     # ---- the state, in the feed's thread ------------------------------------------------------
 
     def apply(self, batch: ExcerptBatch, committed: int) -> None:
         """Takes records; what cannot be read damages the storage that it is of."""
+        if not self._holds_files:
+            self._hold_files()
         for index, data in batch:
             try:
                 record = decode_record(data, with_item=False)
@@ -160,6 +163,7 @@ class StorageService:
         with suppress(QueueError, OSError), Queue.open(self.led.feed.path) as queue:
             readers = Readers(queue.cycles)
             readers.register(READER)
+            self._holds_files = True
             if len(self._floors) == _STATES and not self.settings.own_log:
                 readers.advance(READER, min(self._floors))
 
