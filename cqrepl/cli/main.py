@@ -12,9 +12,11 @@ from cqrepl._version import VERSION
 from cqrepl.cli.append import append
 from cqrepl.cli.bench import bench
 from cqrepl.cli.certs import certs
+from cqrepl.cli.completion import completion, manpages
 from cqrepl.cli.config import config
 from cqrepl.cli.control import cluster, forget, pause, plan, promote, quarantine, reload, resume
 from cqrepl.cli.demo import demo
+from cqrepl.cli.doctor import doctor
 from cqrepl.cli.export import export
 from cqrepl.cli.gc import gc
 from cqrepl.cli.grid import grid
@@ -97,7 +99,10 @@ for command in (
         bench,
     ),
     certs,
+    completion,
     config,
+    doctor,
+    manpages,
     persist,
     spark,
     tasks,

@@ -1,5 +1,6 @@
 """Alarms, and pages where they are asked for: all that runs beside a host for its operators."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,6 +13,7 @@ from cqrepl.config.operateplan import alarm_settings, page_settings
 from cqrepl.host import Host
 from cqrepl.page.monitor import Monitor
 from cqrepl.page.server import page_of
+from cqrepl.page.supervisor import Supervisor
 from cqrepl.service.retentionrules import Retention
 from cqrepl.status.snapshot import snapshot_of
 
@@ -30,7 +32,9 @@ async def operated(host: Host, plan: HostPlan) -> AsyncIterator[Monitor]:
         nursery.start_soon(monitor.run)
         nursery.start_soon(_retention(host, plan).run)
         async with page_of(monitor, page, lambda: _is_ready(host)):
-            yield monitor
+            supervisor = Supervisor(os.environ)
+            async with supervisor.told(lambda: monitor.is_turning):
+                yield monitor
         nursery.cancel_scope.cancel()
 
 

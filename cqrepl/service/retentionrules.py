@@ -60,7 +60,7 @@ def rule_of(rules: Sequence[RetentionRule], name: str) -> RetentionRule | None:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What came of one look at a queue.
+    """The result of one look at a queue.
 
     Args:
         gone: files that were deleted.

@@ -1,4 +1,4 @@
-"""What hosts and guests may do with the queues of a host."""
+"""Rights of hosts and guests on the queues of a host."""
 
 import logging
 from collections.abc import Mapping, Sequence
