@@ -32,7 +32,7 @@ from cqrepl.grid.errors import (
     TokenLost,
     TokenTimeout,
 )
-from cqrepl.grid.gridgroup import GridGroup, NotServing
+from cqrepl.grid.gridgroup import GridGroup, NotServing, group_name
 from cqrepl.grid.gridsettings import GridSettings, Reads
 from cqrepl.grid.partition.gridwords import (
     MESSAGE_MAX,
@@ -140,6 +140,8 @@ class GridDesk:
             _answer(half, said, "moved", "its grid is about to begin on this host")
         elif half.unanswered >= ASKS_MAX:
             _answer(half, said, "refused", f"expected at most {ASKS_MAX} requests at a time")
+        elif lacks := link.refusal(_right_for(said), self._queue_of(half, said)):
+            _answer(half, said, "refused", lacks)
         else:
             half.unanswered += 1
             self._nursery.start_soon(self._do, half, said)
@@ -166,6 +168,12 @@ class GridDesk:
             leader = group.led.leader()
             more = {"leader": leader.host, "where": leader.where}
         _answer(half, said, "moved", why, more)
+
+    def _queue_of(self, half: GridHalf, said: GridWords) -> str:
+        """The log of the group that a request is about."""
+        nth = self._nth(half, said)
+        group = self._by_number.get((half.name, nth))
+        return group_name(half.name, nth) if group is None else group.group
 
     def _nth(self, half: GridHalf, said: GridWords) -> int:
         return group_of(said.number("part"), self.sets[half.name].group_count)
@@ -322,6 +330,12 @@ class GridDesk:
             "hosts": list(self._addresses().values()),
         }
         return json.dumps(found)
+
+
+def _right_for(said: GridWords) -> str:
+    """The right that a peer needs for a request: one that locks holds up those who write."""
+    changes = said.name in ("commit", "release", "outcome") or said.number("lock")
+    return "write" if changes else "observe"
 
 
 def _pieces(rows: dict[bytes, GridEntry]) -> Iterable[bytes]:

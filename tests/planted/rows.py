@@ -768,4 +768,63 @@ ROWS: Final = (
         wrong="    )\n    with Queue.open(path) as queue:",
         tests=("tests/net/test_retention.py",),
     ),
+    Planted(
+        name="lists-cleared-before-the-answer",
+        room="grid/partition",
+        file="primary.py",
+        text='        lists, listed = self._lists()\n        return WrittenTx(GridWords("tx"',
+        wrong="        lists, listed = self._lists()\n"
+        "        self.committed, self.rolled = [], []\n"
+        '        return WrittenTx(GridWords("tx"',
+        tests=("tests/unit/grid/test_partition_group.py",),
+    ),
+    Planted(
+        name="outcome-lost-at-the-next-transaction",
+        room="grid/partition",
+        file="partitiongroup.py",
+        text="            for tx in unpack_numbers(said.data(name)):\n",
+        wrong="            for tx in unpack_numbers(said.data(name))[1:]:\n",
+        tests=("tests/unit/grid/test_partition_group.py",),
+    ),
+    Planted(
+        name="peer-mode-too-early",
+        room="grid/partition",
+        file="peerset.py",
+        text="elif host not in self.peers and self._has_looked and mark >= max(self._end, 0):",
+        wrong="elif host not in self.peers and mark >= 0:",
+        tests=("tests/unit/grid/test_peers_and_places.py",),
+    ),
+    Planted(
+        name="token-without-epoch",
+        room="grid",
+        file="gridgroup.py",
+        text="        if begun and begun[0].index <= token.index:\n",
+        wrong="        if begun and not begun[0].index:\n",
+        tests=("tests/net/test_grid_hosts.py",),
+    ),
+    Planted(
+        name="clear-not-in-the-log",
+        room="grid/partition",
+        file="gridsession.py",
+        text="        self._changes.append(change)\n",
+        wrong="        self._changes += [change] if change.key else []\n",
+        tests=("tests/unit/grid/test_local_grid.py",),
+    ),
+    Planted(
+        name="seen-before-it-is-safe",
+        room="grid/partition",
+        file="partitiongroup.py",
+        text="        while endings and endings[0].index <= self.safe:\n",
+        wrong="        while endings:\n",
+        tests=("tests/unit/grid/test_partition_group.py",),
+    ),
+    Planted(
+        name="given-to-the-loader-again",
+        room="grid",
+        file="loaders.py",
+        text="        if self._was_committed(self._tx(partition, tx)):\n            return True\n"
+        "        try:\n",
+        wrong="        try:\n",
+        tests=("tests/net/test_grid_hosts.py",),
+    ),
 )
