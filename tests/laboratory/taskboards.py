@@ -150,10 +150,11 @@ def boards(scene: Scene) -> Iterator[str]:
 
 
 def promised(scene: Scene) -> Iterator[Operation]:
-    """The calls of the run. Where an operator has accepted that what was safe may be lost, that is
-    unknown of each but a submit that gave a task below."""
+    """The calls of clients of the board. Where an operator has accepted that what was safe may be
+    lost, that is unknown of each but a submit that gave a task below."""
     lost_from = scene.lost_from(QUEUE)
-    for each in scene.history.operations:
+    asked = [each for each in scene.history.operations if each.name in ("submit", "finish")]
+    for each in asked:
         is_below = each.name == "submit" and each.is_known and each.result < (lost_from or 0)
         if lost_from is None or is_below:
             yield each

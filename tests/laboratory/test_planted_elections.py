@@ -2,13 +2,17 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from cqrepl.cluster import promotion
 from cqrepl.cluster.election.electiondesk import ElectionDesk
+from cqrepl.cluster.election.hostelections import HostElections
 from cqrepl.cluster.election.lease import Lease
+from cqrepl.protocol.messages.leads import Hears
 from cqrepl.queue.files import epochfile
 from cqrepl.queue.files.sidefile import replace_side_file
 from cqrepl.surroundings import surroundings
@@ -43,6 +47,31 @@ def a_lease_is_kept_by_the_wall_clock(patch: Patch) -> None:
     patch.setattr(ElectionDesk, "_now", property(lambda _: surroundings().wall_ns() / 1e9))
 
 
+def one_promise_too_few(patch: Patch) -> None:
+    """One host less has to promise than there have to be."""
+    votes = promotion._Votes.of
+
+    def fewer(*arguments: Any, **options: Any) -> Any:
+        found = votes(*arguments, **options)
+        needed, majority = max(found.needed - 1, 1), max(found.majority - 1, 1)
+        return replace(found, needed=needed, majority=majority)
+
+    patch.setattr(promotion._Votes, "of", fewer)
+
+
+def a_lease_counts_from_the_answer(patch: Patch) -> None:
+    """And not from when the leader sent what was answered."""
+    told = HostElections.told_hears
+
+    def late(self: HostElections, host_id: int, hears: Hears, now: float) -> None:
+        sent = self._sent.get(host_id, {})
+        if hears.number in sent:
+            sent[hears.number] = now
+        told(self, host_id, hears, now)
+
+    patch.setattr(HostElections, "told_hears", late)
+
+
 def power_cuts_after_promises(seed: int) -> RunPlan:
     """A host is killed, which may be the one that leads; another loses its power a little later."""
     rng = random.Random(seed)
@@ -66,9 +95,27 @@ def clocks_that_step_back(seed: int) -> RunPlan:
     return plan(step, *cut, seed=seed, seconds=20.0, lease=1.0)
 
 
+def two_that_ask_at_once(seed: int) -> RunPlan:
+    """The leader is killed, and what the two others say to each other is on its way for long."""
+    at = 6.0 + random.Random(seed).random()
+    slow = Fault(at - 0.5, Kind.SLOW, 2, 3, 6.0)
+    return plan(slow, Fault(at, Kind.KILL, 1, 0, 8.0), seed=seed, seconds=16.0, lease=1.0)
+
+
+def answers_that_come_late(seed: int) -> RunPlan:
+    """The others hear the leader, and their answers stay on the way; a little later they hear it no
+    more."""
+    at = 6.0 + random.Random(seed).random()
+    late = [Fault(at, Kind.STALL_ONE_WAY, each, 1, 0.95) for each in (2, 3)]
+    cut = [Fault(at + 0.3, Kind.STALL_ONE_WAY, 1, each, 5.0) for each in (2, 3)]
+    return plan(*late, *cut, seed=seed, seconds=16.0, lease=1.0)
+
+
 PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan], set[str]]] = [
     (a_promise_is_not_on_the_disk, power_cuts_after_promises, {"epochs", "crash"}),
     (a_leader_reads_after_a_thaw, frozen_leaders, {"lease", "linearizable"}),
+    (one_promise_too_few, two_that_ask_at_once, {"epochs"}),
+    (a_lease_counts_from_the_answer, answers_that_come_late, {"lease", "linearizable"}),
     (a_lease_is_kept_by_the_wall_clock, clocks_that_step_back, {"lease", "linearizable"}),
 ]
 

@@ -3,6 +3,7 @@
 import pytest
 
 from cqrepl.testing.experiment import Scene
+from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.labhosts import QUEUE
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Fault, Kind, RunPlan
@@ -27,12 +28,37 @@ def board_run(seed: int, seconds: float = 40.0) -> Outcome:
 MENDED = (1408293111, 9022)
 
 
+def elected_board_run(seed: int, seconds: float = 20.0) -> Outcome:
+    return run(
+        RunPlan.elected(seed, seconds, 3, LEFT_OUT, groups=1),
+        programs=taskboards.programs,
+        workload=taskboards.workload,
+        checks=taskboards.checks,
+        writes=True,
+    )
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_task_board_keeps_its_word_where_hosts_elect(seed: int) -> None:
+    assert_served(elected_board_run(seed))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_a_task_board_keeps_its_word_for_longer_where_hosts_elect(seed: int) -> None:
+    assert_served(elected_board_run(seed, 60.0))
+
+
+def assert_served(outcome: Outcome) -> None:
+    assert outcome.broken is None, outcome.broken
+    done = {each.name for each in outcome.history.operations if each.is_known}
+    assert done >= {"submit", "finish"}
+
+
 @pytest.mark.parametrize("seed", [*MENDED, *seeds(2)])
 def test_a_task_board_keeps_its_word(seed: int) -> None:
-    outcome = board_run(seed)
-    assert outcome.broken is None, outcome.broken
-    done = [each for each in outcome.history.operations if each.is_known]
-    assert {each.name for each in done} == {"submit", "finish"}
+    assert_served(board_run(seed))
 
 
 def test_a_copy_that_says_why_it_differs_is_asked_for_no_task() -> None:
