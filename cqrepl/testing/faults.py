@@ -410,8 +410,10 @@ class Injector:
         await self._clears(fault)
 
     async def _stall_one_way(self, fault: Fault) -> None:
-        self._ways(fault)[0].stall()
-        await self._clears(fault)
+        way, _ = self._ways(fault)  # the way back is another fault's
+        way.stall()
+        await trio.sleep(fault.lasting)
+        way.clear()
 
     async def _swallow(self, fault: Fault) -> None:
         self._ways(fault)[0].is_swallowing = True

@@ -15,6 +15,7 @@ from cqrepl.cluster.election.lease import Lease
 from cqrepl.protocol.messages.leads import Hears
 from cqrepl.queue.files import epochfile
 from cqrepl.queue.files.sidefile import replace_side_file
+from cqrepl.replicator.disk.diskend import DiskEnd
 from cqrepl.surroundings import surroundings
 from cqrepl.testing.laboratory import run
 from cqrepl.testing.plan import Fault, Kind, RunPlan
@@ -72,6 +73,11 @@ def a_lease_counts_from_the_answer(patch: Patch) -> None:
     patch.setattr(HostElections, "told_hears", late)
 
 
+def a_leader_that_lost_its_power_counts_as_sure(patch: Patch) -> None:
+    """In a promotion it has all that was safe, though nothing tells where it ended."""
+    patch.setattr(DiskEnd, "lacks_from", None)
+
+
 def power_cuts_after_promises(seed: int) -> RunPlan:
     """A host is killed, which may be the one that leads; another loses its power a little later."""
     rng = random.Random(seed)
@@ -95,6 +101,16 @@ def clocks_that_step_back(seed: int) -> RunPlan:
     return plan(step, *cut, seed=seed, seconds=20.0, lease=1.0)
 
 
+def power_cut_of_a_leader(seed: int) -> RunPlan:
+    """It comes back without its end, and with a host that was away; the copy that has all is away
+    by then."""
+    at = 11.0 + random.Random(seed).random()
+    away, cut = Fault(8.0, Kind.STOP, 3, 0, 4.0), Fault(at, Kind.POWER_CUT, 1, 0, 3.0)
+    kill = Fault(at + 0.05, Kind.KILL, 2, 0, 20.0)
+    changes = {"seed": seed, "seconds": 36.0, "rate": 10.0, "roll_cycle": "TEST_SECONDLY"}
+    return plan(away, cut, kill, lease=1.0, **changes)
+
+
 def two_that_ask_at_once(seed: int) -> RunPlan:
     """The leader is killed, and what the two others say to each other is on its way for long."""
     at = 6.0 + random.Random(seed).random()
@@ -103,17 +119,19 @@ def two_that_ask_at_once(seed: int) -> RunPlan:
 
 
 def answers_that_come_late(seed: int) -> RunPlan:
-    """The others hear the leader, and their answers stay on the way; a little later they hear it no
-    more."""
+    """The others hear the leader, and their answers stay on the way; they hear it no more by the
+    time that those come, and it hears nothing more of them."""
     at = 6.0 + random.Random(seed).random()
-    late = [Fault(at, Kind.STALL_ONE_WAY, each, 1, 0.95) for each in (2, 3)]
-    cut = [Fault(at + 0.3, Kind.STALL_ONE_WAY, 1, each, 5.0) for each in (2, 3)]
-    return plan(*late, *cut, seed=seed, seconds=16.0, lease=1.0)
+    late = [Fault(at, Kind.STALL_ONE_WAY, each, 1, 1.35) for each in (2, 3)]
+    cut = [Fault(at + 0.55, Kind.STALL_ONE_WAY, 1, each, 5.0) for each in (2, 3)]
+    cut += [Fault(at + 1.4, Kind.STALL_ONE_WAY, each, 1, 5.0) for each in (2, 3)]
+    return plan(*late, *cut, seed=seed, seconds=16.0, lease=2.0)
 
 
 PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan], set[str]]] = [
     (a_promise_is_not_on_the_disk, power_cuts_after_promises, {"epochs", "crash"}),
     (a_leader_reads_after_a_thaw, frozen_leaders, {"lease", "linearizable"}),
+    (a_leader_that_lost_its_power_counts_as_sure, power_cut_of_a_leader, {"safe"}),
     (one_promise_too_few, two_that_ask_at_once, {"epochs"}),
     (a_lease_counts_from_the_answer, answers_that_come_late, {"lease", "linearizable"}),
     (a_lease_is_kept_by_the_wall_clock, clocks_that_step_back, {"lease", "linearizable"}),
