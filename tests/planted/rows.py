@@ -166,8 +166,8 @@ ROWS: Final = (
         name="safe-told-by-the-next-look-alone",
         room="replicator",
         file="commitwatch.py",
-        text="        if safe >= queue.board.risen_to:",
-        wrong="        if safe < queue.board.risen_to:",
+        text="        elif safe >= queue.board.risen_to:",
+        wrong="        elif safe < queue.board.risen_to:",
         tests=("tests/net/test_levels.py",),
     ),
     Planted(
