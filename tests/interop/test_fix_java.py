@@ -100,8 +100,10 @@ async def test_an_engine_frozen_before_its_append_lands_one_excerpt_at_most(
             Queue.open_for_append(cluster.at(leader)) as queue,
             queue.word_lock(WRITE_LOCK_KEY).held(LOCK_SECONDS),
         ):
-            await trio.sleep(0.5)  # so long no message is kept; what was begun before is safe
-            kept = read(cluster.at(leader))
+            kept = read(cluster.at(leader))  # nothing is written until the lock is given back
+            await cluster.until(lambda: queue.acknowledged_index >= kept[-1][0])
+            await trio.sleep(0.2)  # so that a session has its next message, and waits for the lock
+            assert read(cluster.at(leader)) == kept
             cluster.signal(leader, signal.SIGSTOP)
             await cluster.until(lambda: _has_stopped(engine))
             await cluster.until(lambda: _has_stopped(cluster.pid(leader)))
