@@ -78,12 +78,19 @@ OUTCOMES: Final[dict[type[Exception], str]] = {
     TokenLost: "lost",
     TokenTimeout: "late",
 }
+_WRITES: Final = ("commit", "release")
 _MOVED: Final = (SteppedDown, WaitEnded, QueueError, OSError)
 
 
 def grid_kind(*, is_asked: bool) -> ConversationKind[GridWords]:
     """The row of the handler table; a client's is not asked."""
     return ConversationKind("!GridHandler", GRID_CAPABILITY, DECODER, is_asked=is_asked)
+
+
+def _right(said: GridWords) -> str:
+    """The right that a request takes: a lock keeps others from writing."""
+    locks = said.name == "get" and said.number("lock") != 0
+    return "write" if locks or said.name in _WRITES else "observe"
 
 
 class GridDesk:
@@ -136,6 +143,8 @@ class GridDesk:
         if half.name not in self.sets:
             known = ", ".join(sorted(self.sets)) or "none"
             _answer(half, said, "refused", f"expected a map set ({known}), got {half.name!r}")
+        elif lacks := link.refusal(_right(said), group_name(half.name, self._nth(half, said))):
+            _answer(half, said, "refused", lacks)
         elif self._nursery is None:
             _answer(half, said, "moved", "its grid is about to begin on this host")
         elif half.unanswered >= ASKS_MAX:

@@ -10,13 +10,18 @@ import pytest
 import trio
 
 from cqrepl import Host
+from cqrepl.broker.client import TasksRefused
 from cqrepl.commands.guestfetch import fetch
+from cqrepl.grid import RemoteGrid
+from cqrepl.grid.errors import GridRefused
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
 from cqrepl.net.rights import ALL_USUAL, Right, Rights, Subject, rights_of
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.replicator.settings import HostSettings
+from tests.support.boards import boards
+from tests.support.grids import grids
 from tests.support.replicas import BEATS, LOOPBACK, at, copied, eventually, more_excerpts
 from tests.support.samples import fill
 
@@ -136,3 +141,36 @@ async def test_rights_that_are_taken_away_count_at_once(
                 await eventually(lambda: bool(sink.stops))
                 assert "lacks the right 'follow'" in sink.stops[0].message
     await trio.lowlevel.checkpoint()
+
+
+# services
+
+
+def narrowed(host: Host, rules: Named) -> None:
+    """Gives the peers of a host that runs these rights alone."""
+    net = replace(host.settings.net, rights=rights_of(rules))
+    host.endpoint.change(net, host.settings.protocol)
+
+
+async def test_a_guest_that_may_only_look_puts_no_task(tmp_path: Path) -> None:
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        async with made.client(1).running() as client:
+            number = await client.submit("mail", b"one", "key")
+            looks = {"a": {"guests": ["observe"], "hosts": ["follow", "lead"]}}
+            narrowed(made.hosts.hosts[1], looks)
+            with pytest.raises(TasksRefused, match="lacks the right 'submit' for 'a'"):
+                await client.submit("mail", b"two", "other")
+            with pytest.raises(TasksRefused, match="lacks the right 'work' for 'a'"):
+                await client.work("worker", ["mail"])
+            rows = await client.ask("show", {"task": number})
+            assert rows[0].text("type") == "mail"
+
+
+async def test_a_guest_that_may_only_look_writes_no_entry(tmp_path: Path) -> None:
+    def write(grid: RemoteGrid) -> None:
+        with pytest.raises(GridRefused, match="lacks the right 'write' for 's-0'"):
+            grid.session().map("m").put("k", 1)
+
+    async with grids(tmp_path) as made:
+        narrowed(made.hosts.hosts[1], {"s-0": {"guests": ["observe"], "hosts": ["follow", "lead"]}})
+        await made.use(write)

@@ -121,7 +121,7 @@ async def _pass_on(one: trio.SocketStream, two: trio.SocketStream, seen: bytearr
 async def test_a_peer_that_takes_nothing_stops_the_queue(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bytes that are under way through TLS are bounded: of 64 MiB a peer that reads nothing has little."""
+    """Bytes on their way through TLS are bounded: a peer that reads nothing has few of 64 MiB."""
     original = tmp_path / "original"
     fill(original, "FAST_DAILY", {0: 1})
     with Queue.open_for_append(original) as queue:
