@@ -41,7 +41,9 @@ class TaskDesk:
         board = self.boards.get(half.name)
         right = _RIGHTS.get(said.name, "observe")
         if board is not None and (lacks := link.refusal(right, board.settings.group)):
-            half.say(TaskWords("refused", {"ask": said.number("ask"), "why": lacks}))
+            # no other host would do it
+            told = {"ask": said.number("ask"), "outcome": "refused", "task": 0, "why": lacks}
+            half.say(TaskWords("answer", told))
             return
         if board is not None:
             board.asked(half, said)
