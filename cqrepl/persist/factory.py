@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 
-from cqrepl.persist.errors import NoRole
+from cqrepl.persist.errors import NoRole, StorageDamaged
 from cqrepl.persist.storage.records import StorageKind, check_storage_name, correlation_id
 from cqrepl.persist.storage.storagecore import StorageCore
 from cqrepl.persist.storage.storagenumbers import check_same
@@ -105,11 +106,12 @@ class PersistenceFactory:
         check_storage_name(name)
         timeout_s = self._timeout_s if timeout is None else _checked(timeout)
         id_ = correlation_id(name)
-        head = self._core.head(id_)
-        if head is None:
-            self._core.write(lambda numbering: numbering.create(kind, name))
-        else:
-            check_same(head, kind, name)
+        with suppress(StorageDamaged):  # each call but a reset will say so
+            head = self._core.head(id_)
+            if head is None:
+                self._core.write(lambda numbering: numbering.create(kind, name))
+            else:
+                check_same(head, kind, name)
         self._core.note_timeout(id_, timeout_s)
         return StorageAt(
             core=self._core, id=id_, name=name, serializer=serializer, timeout_s=timeout_s

@@ -9,9 +9,14 @@ import trio
 
 from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings, Keeping
 from cqrepl.net.threads import in_thread
-from cqrepl.persist.errors import Gone, NotLeader, NotNext, OtherKind
+from cqrepl.persist.errors import Gone, NotLeader, NotNext, OtherKind, StorageDamaged
 from cqrepl.persist.persistdesk import SyncJoining
-from cqrepl.persist.storage.records import StorageKind, correlation_id
+from cqrepl.persist.storage.records import (
+    Op,
+    StorageKind,
+    StorageRecord,
+    correlation_id,
+)
 from cqrepl.persist.storage.storages import (
     BytesSerializer,
     JsonSerializer,
@@ -22,6 +27,7 @@ from cqrepl.persist.storage.storageservice import StorageService, StorageSetting
 from cqrepl.persist.storage.storagetable import Storage
 from tests.support.persisted import Persisted, persisted
 from tests.support.replicas import eventually
+from wire import Writer
 
 
 async def test_an_item_is_at_a_backup_when_append_returns(tmp_path: Path) -> None:
@@ -181,6 +187,60 @@ async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(
             lead_table[lost.id].damage = "it was damaged"
         await eventually(lambda: not lead_table[lost.id].damage)
         assert await damaged.append_task(b"on") == 14
+
+
+def is_damaged(service: StorageService) -> bool:
+    return bool(service.table.storages[correlation_id("bad")].damage)
+
+
+async def test_a_record_that_cannot_be_read_stops_its_storage_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until a reset, as the log of each host says the same."""
+    async with persisted(tmp_path, 2) as made:
+        factory = await made.factory(1)
+
+        def make(name: str) -> PersistentSequence[bytes]:
+            return factory.get_or_create_sequence(name, None, BytesSerializer())
+
+        bad, other = [await in_thread(partial(make, each)) for each in ("bad", "other")]
+        assert await bad.append_task(b"1") == 1
+        writer = Writer()
+        writer.event("SEQUENCE_APPEND")
+        with writer.block():
+            writer.name("id")
+            writer.integer(correlation_id("bad"))
+        await made.hosts.hosts[1].queue("a").append(bytes(writer.data))
+        await made.hosts.hosts[1].queue("a").append(b"\xff of no storage")
+        for host in (1, 2):
+            await eventually(partial(is_damaged, made.service(host)))
+        assert "a record of 'bad', id 0x" in caplog.text
+        assert await other.append_task(b"on") == 1
+        factory = await made.factory(1)  # whose program has opened nothing yet
+        again = await in_thread(partial(make, "bad"))
+        with pytest.raises(StorageDamaged, match="expected the field 'gen'"):
+            await again.append_task(b"no")
+        assert await again.reset_task() == 1
+        assert (await again.append_task(b"new")).is_acked
+        assert await again.read_task(1, 1) == [b"new"]
+        assert not made.service(2).table.storages[correlation_id("bad")].damage
+
+
+async def test_into_the_log_of_an_engine_nothing_is_written(tmp_path: Path) -> None:
+    settings = StorageSettings(group="a", own_log=True)
+    async with persisted(tmp_path, 2, settings=settings, waits=False) as made:
+        await eventually(lambda: made.service(1).led.is_serving)
+        engine = made.hosts.hosts[1].queue("a")
+        id_ = correlation_id("x.out")
+        create = StorageRecord(op=Op.CREATE, id=id_, kind=StorageKind.SEQUENCE, name="x.out")
+        item = StorageRecord(op=Op.APPEND, id=id_, index=1, item=b"logon")
+        for record in (create, item):
+            await engine.append(record.encoded())
+        await eventually(lambda: made.service(2).position > made.service(2).led.feed.records > 1)
+        assert made.service(2).read_here(id_, 1, 1) == [b"logon"]
+        factory = await made.factory(1)
+        with pytest.raises(NotLeader, match="an engine writes this log itself"):
+            await in_thread(lambda: factory.get_or_create_queue("q", BytesSerializer()))
 
 
 KEPT = CheckpointSettings(age_min_ms=None)

@@ -96,18 +96,21 @@ async def persisted(
     checkpoints: Callable[[int, StorageService], Checkpoints | None] = lambda host, service: None,
     roll_cycle: str = "FAST_DAILY",
     begin: int | None = None,
+    waits: bool = True,
 ) -> AsyncIterator[Persisted]:
     """So many hosts with the storages, which host 1 leads.
 
     Args:
         begin: so many of them begin; None: all.
+        waits: until host 1 takes appends.
     """
     source = SourceSettings(policies={"a": parse_policy(policy)})
     async with cluster(folder, count, source=source) as hosts, trio.open_nursery() as nursery:
         Queue.open_for_append(hosts.path(1), create=roll_cycle).close()
         made = Persisted(hosts, nursery, settings, checkpoints)
         await made.begin(*range(1, (begin or count) + 1))
-        await made.serving(1)
+        if waits:
+            await made.serving(1)
         try:
             yield made
         finally:

@@ -44,13 +44,16 @@ class Head:
         return self.next - self.first
 
 
-def head_of(storage: Storage) -> Head:
+def head_of(storage: Storage, *, is_reset: bool = False) -> Head:
     """The numbers that a storage has.
+
+    Args:
+        is_reset: for a reset, which makes it whole.
 
     Raises:
         StorageDamaged: it takes no more.
     """
-    if storage.damage:
+    if storage.damage and not is_reset:
         raise StorageDamaged(f"storage {storage.name!r} (id {storage.id:#x}): {storage.damage}")
     return Head(
         storage.id,
@@ -82,11 +85,10 @@ class Numberer:
         Raises:
             StorageDamaged: it takes no more.
         """
-        head = self._heads.get(id_)
-        if head is None:
-            storage = self._look_up(id_)
-            if storage is not None:
-                head = self._heads[id_] = head_of(storage)
+        head, storage = self._heads.get(id_), self._look_up(id_)
+        is_reset = head is not None and storage is not None and head.gen > storage.gen
+        if storage is not None and (head is None or (storage.damage and not is_reset)):
+            head = self._heads[id_] = head_of(storage)
         return head
 
     def create(self, kind: StorageKind, name: str) -> StorageRecord | None:
@@ -133,7 +135,10 @@ class Numberer:
         OtherKind: it is no sequence.
         ValueError: `next_index` is no index.
         """
-        head = self._known(id_)
+        head, storage = self._heads.get(id_), self._look_up(id_)
+        if head is None and storage is not None:
+            head = self._heads[id_] = head_of(storage, is_reset=True)
+        assert head is not None, "a storage is created first"
         if head.kind is not StorageKind.SEQUENCE:
             raise OtherKind(f"expected a sequence, got the {head.kind} {head.name!r}")
         if next_index < INDEX_FIRST:
@@ -149,7 +154,9 @@ class Numberer:
         if record.op is Op.CREATE:
             self._heads[record.id] = Head(record.id, record.kind, record.name, ref=ref)
             return
-        head = self._known(record.id)
+        if record.op is Op.KEEP:
+            return  # it changes no number
+        head = self._heads[record.id]
         head.ref = ref
         if record.op in (Op.ADD, Op.APPEND):
             head.next = record.index + 1

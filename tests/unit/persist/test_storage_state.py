@@ -202,4 +202,7 @@ def test_numbers_are_refused_that_do_not_fit() -> None:
     with pytest.raises(Gone, match="1 to 2 are there"):
         numbering.remove(ID, 3)
     assert numbering.remove(ID, 0) is None
+    fresh = Numberer(table.storages.get, 2)  # which has written nothing to it
+    fresh.take(fresh.keep(ID, 1, 0, b"0"), 9)
+    assert fresh.append(ID, b"").index == 3
     assert str(NotNext("s", 1, 2)) == "storage 's': expected an item with index 1, got 2"
