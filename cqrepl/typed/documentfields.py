@@ -30,7 +30,7 @@ def fields_of(data: bytes | memoryview) -> Mapping[Any, object] | None:
         except (ValueError, RecursionError):
             return None
     else:
-        value = bare(decode(data))
+        value = bare(decode(data, unpack=True))
     return value if isinstance(value, dict) else None
 
 
@@ -79,7 +79,7 @@ def is_malformed(data: bytes | memoryview) -> bool:
         bytes(data).decode()
     except UnicodeDecodeError:
         try:
-            decode(data)
+            decode(data, unpack=True)
         except WireError:
             return True
     return False

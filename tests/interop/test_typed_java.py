@@ -115,3 +115,11 @@ def test_what_python_writes_java_takes_as_objects(java: JavaQueue, tmp_path: Pat
     by_java = java.call("calls", tmp_path / "java").lines
     assert [line["calls"] for line in with_orders] == [line["calls"] for line in by_java]
     assert all(line.get("error") is None for line in with_orders)
+
+
+def test_bytes_that_java_has_compressed(java: JavaQueue, tmp_path: Path) -> None:
+    assert java.call("orders", tmp_path / "q", "FAST_DAILY", 3, "--compressed").exit == 0
+    with Queue.open(tmp_path / "q") as queue:
+        found = [wire.decode(excerpt.data, unpack=True) for excerpt in queue.tailer()]
+    text = [b"x" * (200 + at) for at in range(3)]
+    assert found == [{"lzw": each, "gzip": each} for each in text]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cqrepl.queue import Queue
+from cqrepl.queue.format.index import INDEX_MAX
 from tests.support.requirements import require
 from tests.support.samples import NOON_MS, noon_index
 
@@ -33,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The options of each stream that a query reads."""
     found: list[dict[str, Any]] = []
-    whole = cqrepl.frames.to_arrow
+    whole = typedstream.to_arrow
 
     def to_arrow(*arguments: Any, **options: Any) -> Any:
         found.append(options)
@@ -62,7 +63,7 @@ def test_a_query_gives_the_rows_of_the_whole(path: Path, asked: list[dict[str, A
         assert chosen.equals(whole.filter(condition).select("qty", "sym"))
     assert lazy.select(polars.len()).collect().item() == 200
     ranges = [(each["index_first"], each["index_last"]) for each in asked[1:] if each]
-    assert (FIRST + 100, typedstream.INDEX_MAX) in ranges
+    assert (FIRST + 100, INDEX_MAX) in ranges
     assert (FIRST + 101, FIRST + 150) in ranges
 
 

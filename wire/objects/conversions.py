@@ -207,7 +207,7 @@ def read_text(reader: Reader) -> str | None:
     if code in _SHOWN_AS_TEXT:
         return reader.read_coded_text()
     if code in BLOCK_LENGTH:
-        payload = _read_array(reader)
+        payload = read_array(reader)
         return decode_name(payload)
     raise unsupported_code(code, reader.position)
 
@@ -224,7 +224,7 @@ def read_bytes(reader: Reader) -> bytes | None:
     if next_code(reader, "bytes") == Code.NULL:
         reader.position += 1
         return None
-    return _read_array(reader)
+    return read_array(reader)
 
 
 def read_literal(reader: Reader) -> bytes | None:
@@ -248,7 +248,8 @@ def refuse_compressed(type_name: str | None, position: int) -> None:
         raise WireError(f"compression {type_name} is not supported", position)
 
 
-def _read_array(reader: Reader) -> bytes:
+def read_array(reader: Reader) -> bytes:
+    """The bytes of the block that stands next, which says that it holds bytes."""
     start = reader.position
     block = reader.read_block()
     if block.position == block.end or block.data[block.position] != Code.U8_ARRAY:

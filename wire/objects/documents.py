@@ -30,6 +30,7 @@ from wire.header import (
 )
 from wire.objects.annotated import read_message
 from wire.objects.body_writer import BodyWriter
+from wire.objects.compressed import SIZE_MAX
 from wire.objects.lookup import Fields
 from wire.objects.nativeforms import message_reader, object_reader
 from wire.objects.object_reader import read_body
@@ -264,7 +265,7 @@ def encode(value: object, *, variant: Variant = _LIGHT, legacy: bool = False) ->
 
 
 @overload
-def decode(body: _Bytes, *, keep_widths: bool = False) -> object:
+def decode(body: _Bytes, *, keep_widths: bool = False, unpack: bool = False) -> object:
     """Into Python's own types."""
 
 
@@ -273,8 +274,18 @@ def decode(body: _Bytes, into: type[_M]) -> _M:
     """Into a dataclass."""
 
 
-def decode(body: _Bytes, into: type[_M] | None = None, *, keep_widths: bool = False) -> object:
+def decode(
+    body: _Bytes,
+    into: type[_M] | None = None,
+    *,
+    keep_widths: bool = False,
+    unpack: bool = False,
+) -> object:
     """The value of a document body without its header; arguments as `loads`.
+
+    Args:
+        unpack: compressed values as the bytes that they were, at most 16 MiB of them in a document;
+            else they are refused, as bytes of a peer's must not become many.
 
     Raises:
         WireError: the body is malformed, is no message of that class, or is a document with its
@@ -290,7 +301,9 @@ def decode(body: _Bytes, into: type[_M] | None = None, *, keep_widths: bool = Fa
         raise WireError(
             "a document body was expected, a document with its header came: wire.loads reads it", 0
         )
-    return _decoded(Reader(memoryview(body)), into, keep_widths)
+    if into is None:
+        return read_body(Reader(memoryview(body)), keep_widths=keep_widths, unpacked_max=SIZE_MAX)
+    return read_message(into, Reader(memoryview(body)))
 
 
 def encode_call(method: str, *arguments: object) -> bytes:

@@ -25,7 +25,8 @@ from typing import Final
 
 from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, FLOATS, NAME_CODES, STOP_BIT_SCALE, Code
 from wire.errors import WireError
-from wire.objects.conversions import INT64_MAX, content, next_code, refuse_compressed
+from wire.objects.compressed import uncompressed
+from wire.objects.conversions import INT64_MAX, content, next_code, read_array, refuse_compressed
 from wire.objects.times import python_time
 from wire.objects.values import (
     TIME_OF_CODE,
@@ -42,7 +43,7 @@ from wire.objects.values import (
     TypeLiteral,
     Whole,
 )
-from wire.objects.variants import unsupported_code
+from wire.objects.variants import COMPRESSIONS, unsupported_code
 from wire.reader import Reader
 
 NESTING_MAX: Final = 64
@@ -76,14 +77,20 @@ def read_object(reader: Reader, *, keep_widths: bool = False) -> object:
     return _Objects(keep_widths).value(reader)
 
 
-def read_body(reader: Reader, *, keep_widths: bool = False) -> object:
+def read_body(
+    reader: Reader, *, keep_widths: bool = False, unpacked_max: int | None = None
+) -> object:
     """The content of a document body: a dict of its fields, its only value, or a list of its
     values; None where it has none.
+
+    Args:
+        unpacked_max: bytes that all compressed values together may become; None: they are refused,
+            as in all that a peer sends.
 
     >>> read_body(Reader(bytes.fromhex("c161a101c162e178")))
     {'a': 1, 'b': 'x'}
     """
-    objects = _Objects(keep_widths)
+    objects = _Objects(keep_widths, unpacked_max)
     if _is_map(reader):
         return objects.fields(reader)
     values = objects.values(reader)
@@ -125,8 +132,9 @@ def _is_map(reader: Reader) -> bool:
 class _Objects:
     """Reads one value with all that is in it."""
 
-    def __init__(self, keep_widths: bool) -> None:
+    def __init__(self, keep_widths: bool, unpacked_max: int | None = None) -> None:
         self._keep_widths = keep_widths
+        self._unpacked_left = unpacked_max  # None: what is compressed is refused
         self._depth = 0
 
     def value(self, reader: Reader) -> object:
@@ -220,6 +228,10 @@ class _Objects:
         start = reader.position
         name = reader.read_type()
         assert name is not None
+        if name in COMPRESSIONS and self._unpacked_left is not None:
+            found = uncompressed(name, read_array(reader), start, self._unpacked_left)
+            self._unpacked_left -= len(found)
+            return found
         refuse_compressed(name, start)
         value = self._nested(reader, self.value)
         try:
