@@ -430,6 +430,23 @@ def test_exceptions_are_counted() -> None:
     assert not re.findall(r"except Exception|except:", text)
 
 
+def test_what_is_left_out_of_a_check_has_its_reason_beside_it_or_above() -> None:
+    marker = re.compile(r"#\s*(noqa: [A-Z\d, ]+|type: ignore\[[^\]]*\]|pragma: no \w+)")
+    for path in tracked(".py", ".pyi"):
+        above = ""
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = marker.search(line)
+            is_bare = found is not None and not marker.sub("", line[found.start() :]).strip(" #")
+            where = f"{path.relative_to(ROOT)}:{number}"
+            assert not is_bare or above.strip().startswith("#"), f"{where}: without a reason"
+            above = line
+    skips = re.compile(r"(mark\.skip(if)?|mark\.xfail|importorskip)\((?P<given>[^()]*)\)")
+    for path in tracked(".py"):
+        for each in skips.finditer(path.read_text()):
+            text = f"{path.relative_to(ROOT)}: {each[0]}: without a reason"
+            assert "reason=" in each["given"] or path.name == "test_tidy.py", text
+
+
 def test_no_private_address_or_path_of_a_machine() -> None:
     for path in tracked(".py", ".md", ".toml", ".java", ".xml", ".json"):
         if "vectors" in path.parts:

@@ -35,6 +35,7 @@ def build(jars: Path, out: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         options = ["--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-nowarn"]
         command = [compiler, *options, "-d", folder, "-cp", f"{jars}/*", *sources]
+        # the compiler that was found, no shell
         if subprocess.run(command, check=False).returncode:  # noqa: S603
             sys.exit("the scan for Spark does not compile")
         classes = sorted(Path(folder).rglob("*.class"))

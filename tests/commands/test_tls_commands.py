@@ -13,7 +13,7 @@ from tests.support.ports import reserved_port
 from tests.support.replicas import copied
 from tests.support.samples import fill
 
-pytest.importorskip("cryptography")
+pytest.importorskip("cryptography", reason="certificates are made with it")
 CLUSTER = """\
 cluster:
   context: {{baseSourcePath: {folder}/source, baseSinkPath: {folder}/sink}}

@@ -89,7 +89,7 @@ async def test_a_copy_that_is_not_closed_in_order_is_in_one_half(
     close = SinkOpener.close
 
     async def fails(self: SinkOpener, queue: object) -> None:
-        await close(self, queue)  # type: ignore[arg-type]
+        await close(self, queue)  # type: ignore[arg-type]  # it passes on what it was given
         raise OSError(5, "no more of it")
 
     async with cluster(tmp_path, 2) as hosts:

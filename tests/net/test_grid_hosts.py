@@ -84,8 +84,9 @@ async def test_writes_wait_for_the_synchronous_replica(tmp_path: Path) -> None:
     async with grids(tmp_path, settings=settings) as made:
         group = made.group(1)
         request = TxRequest(0, [Change(MapOp.PUT, "m", b"sk", b"T")])
+        # a field of a status
         await eventually(lambda: len(group.fields()["peers"]) == 2)  # type: ignore[arg-type]
-        first = group.fields()["peers"][0]  # type: ignore[index]
+        first = group.fields()["peers"][0]  # type: ignore[index]  # as before
         await made.kill(first)
         with trio.fail_after(10.0):
             await group.commit(1, request)  # the asynchronous one has moved up
@@ -94,7 +95,7 @@ async def test_writes_wait_for_the_synchronous_replica(tmp_path: Path) -> None:
         with trio.move_on_after(1.5) as scope:
             await group.commit(2, request)
         assert scope.cancelled_caught
-        assert set(group.fields()["waitsFor"]) == {2, 3}  # type: ignore[call-overload]
+        assert set(group.fields()["waitsFor"]) == {2, 3}  # type: ignore[call-overload]  # as before
 
 
 async def test_a_replica_answers_reads_with_a_token(tmp_path: Path) -> None:
@@ -165,6 +166,7 @@ class Calls:
         self.calls: list[str] = []
         self.fails = ""
         self.stops = ""
+        # one dict has all
         self.committed: set[int] = shared.setdefault("committed", set())  # type: ignore[assignment]
 
     def preload_map(self, session: cqrepl.grid.GridSession, backing_map: object) -> None:

@@ -190,6 +190,7 @@ async def test_other_queues_on_a_connection_go_on(tmp_path: Path) -> None:
             for leader in (2, 1, 3, 1):
                 await hosts[leader].leaders.promote("a")
                 more = dict(written)
+                # it is over before `more` changes
                 await eventually(lambda: all(written[name] > more[name] for name in more))  # noqa: B023
             is_over = True
         assert connections(hosts) == before
@@ -256,7 +257,7 @@ async def test_a_connection_that_breaks_in_the_middle_of_a_turn(
             await forget(self, name)
 
         def source_add(self: Source, queue: object) -> None:
-            add(self, queue)  # type: ignore[arg-type]
+            add(self, queue)  # type: ignore[arg-type]  # it passes on what it was given
             if at == "it is open":
                 cut()
 

@@ -33,8 +33,8 @@ from tests.support.authorities import host_tls
 from tests.support.replicas import BEATS, LOOPBACK, at, copied, eventually
 from tests.support.samples import fill
 
-metrics = pytest.importorskip("cqrepl.page.metrics")
-views = pytest.importorskip("cqrepl.page.views")
+metrics = pytest.importorskip("cqrepl.page.metrics", reason="the page has packages of its own")
+views = pytest.importorskip("cqrepl.page.views", reason="so it has here")
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAME = re.compile(r"\bcqrepl_[a-z_]+\b")
 

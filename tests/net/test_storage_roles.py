@@ -99,8 +99,9 @@ def test_listeners_hear_of_the_roles_of_their_host(
     managers = {nth: ClusterManager(host) for nth, host in both.items()}
     default = ReplicationLeader(both[1], CorrelationIdHolder(), 1, 1, tmp_path)
     for nth, manager in managers.items():
+        # it has what is called
         manager.add_local_node_leader_listener(heard[nth])  # type: ignore[arg-type]
-        manager.add_local_node_backup_listener(heard[nth])  # type: ignore[arg-type]
+        manager.add_local_node_backup_listener(heard[nth])  # type: ignore[arg-type]  # and here
     managers[1].add_local_node_leader_listener(ReplicationLeaderListener(default))
     managers[1].start()
     heard[1].wait("became_leader")

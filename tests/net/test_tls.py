@@ -43,7 +43,7 @@ from tests.support.replicas import (
 )
 from tests.support.samples import fill, noon_index
 
-pytest.importorskip("cryptography")
+pytest.importorskip("cryptography", reason="certificates are made with it")
 
 
 @pytest.fixture

@@ -219,7 +219,8 @@ def test_another_queue_at_the_same_path_is_refused(spark: SparkSession, tmp_path
 def test_no_file_stays_open_or_mapped(spark: SparkSession, tmp_path: Path) -> None:
     path = make_queue(tmp_path / "orders", [1000])
     assert len(frame(spark, path).collect()) == 1000
-    pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # a session has one
+    # and its JVM
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     for each in {pid, jvm}:
         assert str(path) not in Path(f"/proc/{each}/maps").read_text()

@@ -80,7 +80,7 @@ class ZooKeeper:
 async def zookeeper(folder: Path) -> AsyncIterator[ZooKeeper]:
     """One that runs; the test is skipped where Java, Maven or kazoo are not there."""
     try:
-        import kazoo  # noqa: F401
+        import kazoo  # noqa: F401  # only whether it is there
 
         classpath = await trio.to_thread.run_sync(zookeeper_classpath)
     except (ImportError, JavaUnavailableError) as error:

@@ -75,7 +75,7 @@ def test_a_group_of_one_member_waits_for_no_other_host() -> None:
 
 
 def test_candidates_may_stand_in_zookeeper_also_where_there_are_two() -> None:
-    pytest.importorskip("kazoo")
+    pytest.importorskip("kazoo", reason="elections by ZooKeeper need it")
     servers = "{hosts: [zk1:2181, zk2:2181], path: /queues/, sessionTimeout: 4s}"
     plan = planned(f"{{election: zookeeper, zookeeper: {servers}}}", hosts=2)
     election = plan.settings.election

@@ -49,7 +49,7 @@ def grid_of(
     loaders, callback = sql_loaders("s", sql)
     settings = GridSettings(name="s", maps=maps, partitions=PARTITIONS)
     grid = cqrepl.grid.local(log, settings=settings, loaders=loaders, callback=callback)
-    return grid, loaders  # type: ignore[return-value]
+    return grid, loaders  # type: ignore[return-value]  # the loaders are of SQL
 
 
 def test_all_rows_come_once_and_not_again(tmp_path: Path) -> None:

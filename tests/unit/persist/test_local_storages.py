@@ -40,7 +40,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
 def test_a_serializer_that_gives_no_bytes_is_refused(tmp_path: Path) -> None:
     class Bad:
         def encode(self, item: str, /) -> bytes:
-            return item  # type: ignore[return-value]
+            return item  # type: ignore[return-value]  # that is the mistake
 
         def decode(self, data: bytes, /) -> str:
             return ""

@@ -53,6 +53,7 @@ def test_it_is_opened_once_the_lease_is_over(
 
     def watched(*arguments: object, **options: object) -> int:
         try:
+            # it passes on what it was given
             return usual(*arguments, **options)  # type: ignore[arg-type]
         except BlockingIOError:
             refused.set()

@@ -15,7 +15,9 @@ from cqrepl.spark.streamreader import ChronicleStreamReader
 from cqrepl.spark.tableoptions import OptionError, bounds, read_options, stream_options
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, make_queue
 
-streaming = pytest.importorskip("pyspark.sql.streaming.datasource")
+streaming = pytest.importorskip(
+    "pyspark.sql.streaming.datasource", reason="this pyspark streams from no Python data source"
+)
 
 
 @pytest.fixture
