@@ -177,7 +177,7 @@ def tokens(scene: Scene) -> Iterator[str]:
 
 
 def copies(scene: Scene) -> Iterator[str]:
-    """What was acknowledged, against the copies, and the state of each host against its copy."""
+    """The acknowledged values, against the copies, and the state of each host against its copy."""
     lost = scene.lost_from(QUEUE)
     for host in scene.equal_hosts(QUEUE):
         state, seen = replayed(scene, host)

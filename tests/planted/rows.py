@@ -6,6 +6,7 @@ row stand in the order in which they are tried; the first file that fails has fo
 
 from typing import Final
 
+from tests.planted.clusterrows import CLUSTER_ROWS
 from tests.planted.plantedmistake import PACKAGES, ROOT, Planted
 from tests.planted.servicerows import SERVICE_ROWS
 from tests.planted.typedrows import TYPED_ROWS
@@ -353,22 +354,6 @@ ROWS: Final = (
         tests=("tests/net/test_power_cut_ends.py",),
     ),
     Planted(
-        name="majority-of-one-too-few",
-        room="cluster",
-        file="promotion.py",
-        text="    of_all = len(hosts) // 2 + 1\n",
-        wrong="    of_all = (len(hosts) + 1) // 2\n",
-        tests=("tests/unit/test_promotion_plan.py", "tests/unit/test_promotion_alone.py"),
-    ),
-    Planted(
-        name="higher-end-before-later-epoch",
-        room="cluster",
-        file="promotion.py",
-        text="key=lambda each: (_number(each), each.next_index))",
-        wrong="key=lambda each: (each.next_index, _number(each)))",
-        tests=("tests/unit/test_promotion_plan.py",),
-    ),
-    Planted(
         name="unknown-error-taken-for-expected",
         room="commands",
         file="outcome.py",
@@ -513,78 +498,6 @@ ROWS: Final = (
         tests=("tests/unit/config/test_cluster_file.py",),
     ),
     Planted(
-        name="one-promise-too-few",
-        room="cluster",
-        file="promotion.py",
-        text="needed = max(1, len(hosts - {was}) - max(acks, 1) + 1)",
-        wrong="needed = max(1, len(hosts - {was}) - max(acks, 1))",
-        tests=("tests/unit/test_promotion_sets.py",),
-    ),
-    Planted(
-        name="majority-of-half",
-        room="cluster",
-        file="promotion.py",
-        text="    of_all = len(hosts) // 2 + 1\n",
-        wrong="    of_all = (len(hosts) + 1) // 2\n",
-        tests=("tests/unit/test_promotion_sets.py",),
-    ),
-    Planted(
-        name="other-members-ignored",
-        room="cluster",
-        file="memberlists.py",
-        text="if members != latest[host]:",
-        wrong="if not members:",
-        tests=("tests/unit/cluster/test_member_lists.py", "tests/net/test_members.py"),
-    ),
-    Planted(
-        name="list-before-ignored",
-        room="cluster",
-        file="memberlists.py",
-        text="return _NONE if older == members else older",
-        wrong="return _NONE if older != members else older",
-        tests=("tests/unit/cluster/test_member_lists.py",),
-    ),
-    Planted(
-        name="lease-from-the-answer",
-        room="cluster",
-        file="hostelections.py",
-        text="self.queues[name].answered(host_id, epoch, sent)",
-        wrong="self.queues[name].answered(host_id, epoch, now)",
-        tests=("tests/property/test_elections.py", "tests/unit/cluster/test_queue_election.py"),
-    ),
-    Planted(
-        name="read-after-a-thaw",
-        room="cluster",
-        file="queueelection.py",
-        text="return self.lease is not None and now >= self._serves_from and self.lease.holds(now)",
-        wrong="return self.lease is not None and now >= self._serves_from",
-        tests=("tests/property/test_elections.py", "tests/unit/cluster/test_queue_election.py"),
-    ),
-    Planted(
-        name="lease-by-the-wall-clock",
-        room="cluster",
-        file="electiondesk.py",
-        text="return surroundings().boottime()",
-        wrong="return surroundings().wall_ns() / 1e9",
-        tests=("tests/net/test_election_clocks.py",),
-    ),
-    Planted(
-        name="one-answer-too-few",
-        room="cluster",
-        file="lease.py",
-        text="self._needed = (len(others) + 1) // 2",
-        wrong="self._needed = (len(others) + 1) // 2 - 1",
-        tests=("tests/unit/cluster/test_queue_election.py", "tests/property/test_elections.py"),
-    ),
-    Planted(
-        name="member-forgets-that-it-heard",
-        room="cluster",
-        file="queueelection.py",
-        text="        self._heard_until = now + electors.lease_seconds\n        if len",
-        wrong="        self._heard_until = now\n        if len",
-        tests=("tests/unit/cluster/test_queue_election.py", "tests/property/test_elections.py"),
-    ),
-    Planted(
         name="exclusive-not-held",
         room="replicator/outgoing",
         file="sourceopener.py",
@@ -599,22 +512,6 @@ ROWS: Final = (
         text="    if not settings.sink.masters or settings.awaits_leader:\n        return streamed",
         wrong="    if not settings.sink.masters:\n        return streamed",
         tests=("tests/net/test_awaited_leaders.py",),
-    ),
-    Planted(
-        name="lead-told-to-programs-beyond-its-lease",
-        room="cluster",
-        file="queueelection.py",
-        text="        if self.lease is None or not self.may_read(now):\n",
-        wrong="        if self.lease is None:\n",
-        tests=("tests/unit/cluster/test_queue_election.py",),
-    ),
-    Planted(
-        name="checkpoint-above-what-is-safe",
-        room="cluster",
-        file="checkpoints.py",
-        text="            if self._waiting[0].index - 1 <= committed:\n",
-        wrong="            if self._waiting is not None:\n",
-        tests=("tests/net/test_checkpoints.py",),
     ),
     Planted(
         name="checkpoint-with-other-bytes-taken",
@@ -655,30 +552,6 @@ ROWS: Final = (
         text="least = 0 if held else min(self.free, 1)",
         wrong="least = 0",
         tests=("tests/unit/protocol/test_send_budget.py",),
-    ),
-    Planted(
-        name="unfit-host-stands-for-election",
-        room="cluster/election",
-        file="electiondesk.py",
-        text="self._candidacy.look_at(name, each, now)",
-        wrong="pass",
-        tests=("tests/net/test_elections.py",),
-    ),
-    Planted(
-        name="any-epoch-of-a-leader-believed",
-        room="cluster/election",
-        file="queueelection.py",
-        text="can_be = epoch <= promised + EPOCHS_AHEAD_MAX and leader in",
-        wrong="can_be = leader in",
-        tests=("tests/unit/cluster/test_queue_election.py",),
-    ),
-    Planted(
-        name="leader-that-lost-its-power-is-sure",
-        room="cluster",
-        file="fencedesk.py",
-        text="        return taken.disk.lacks_from if unproved is None else unproved\n",
-        wrong="        return unproved\n",
-        tests=("tests/laboratory/test_elected.py",),
     ),
     Planted(
         name="two-words-for-one-option-taken",
@@ -827,4 +700,5 @@ ROWS: Final = (
         wrong="        try:\n",
         tests=("tests/net/test_grid_hosts.py",),
     ),
+    *CLUSTER_ROWS,
 )
