@@ -302,7 +302,8 @@ def decode(
             "a document body was expected, a document with its header came: wire.loads reads it", 0
         )
     if into is None:
-        return read_body(Reader(memoryview(body)), keep_widths=keep_widths, unpacked_max=SIZE_MAX)
+        most = SIZE_MAX if unpack else None
+        return read_body(Reader(memoryview(body)), keep_widths=keep_widths, unpacked_max=most)
     return read_message(into, Reader(memoryview(body)))
 
 
