@@ -7,6 +7,7 @@
 3
 """
 
+from cqrepl.grid.clientcopy import Mode, ReadOnlyMap
 from cqrepl.grid.gridsettings import (
     GridSettings,
     Locks,
@@ -26,6 +27,8 @@ __all__ = [
     "LocalGrid",
     "Locks",
     "MapSettings",
+    "Mode",
+    "ReadOnlyMap",
     "Reads",
     "RemoteGrid",
     "ReplicaSettings",

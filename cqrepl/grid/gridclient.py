@@ -298,15 +298,25 @@ class GridClient:
         tell: Callable[[GridWords], None],
         *,
         with_rows: bool = True,
-    ) -> tuple[list[tuple[bytes, GridEntry]], trio.Event]:
+        at: Token | None = None,
+    ) -> tuple[list[tuple[bytes, GridEntry]], Token, trio.Event]:
         """All entries of a map in a partition; from then on `tell` is called with each change.
 
+        Args:
+            with_rows: false: no entries are wanted.
+            at: the copy that is asked has this transaction.
+
         Returns:
-            The entries, and an event: the connection has ended, and with it this.
+            The entries, their token, and an event: the connection has ended, and with it this.
+
+        Raises:
+            TokenLost: there is no such transaction any more.
         """
         mode = Reads.OFF if self.settings.reads is Reads.OFF else Reads.ANY
         values: dict[str, Scalar] = {"part": partition, "map": name, "mode": mode}
         values |= {} if with_rows else {"count": 1}
+        if at is not None and mode is not Reads.OFF:
+            values |= {"mode": Reads.TOKEN, "at": str(at), "timeout": 1000}
         while True:
             visit = await self._visit(self._leaders.get(self._group(partition)) or self._next())
             if visit is None:
@@ -316,9 +326,13 @@ class GridClient:
             visit.changed[said.number("ask")] = tell
             asked = await visit.ask(said)
             if asked is not None and asked.answer is not None:
-                if asked.answer.text("outcome") == "ok":
+                answer = asked.answer
+                if answer.text("outcome") == "ok":
                     assert visit.half is not None
-                    return _rows_in(asked.rows), visit.half.ended
+                    token = Token.parse(answer.text("at"))
+                    return _rows_in(asked.rows), token, visit.half.ended
+                if answer.text("outcome") == "lost":
+                    raise TokenLost(answer.text("why"))
                 self._note_moved(self._group(partition), asked.answer)
             await trio.sleep(PAUSE_SECONDS)
 

@@ -261,7 +261,7 @@ class GridDesk:
         elif not await self._is_here(half, said, group):
             return
         if said.name == "watch":
-            rows, token = group.watch(part, name, self._watcher(half, said))
+            rows, token = group.watch(part, name, self._watcher(half, said, group))
         elif said.text("mode") in ("", Reads.OFF):
             rows, token = await group.rows(part, name)
         else:
@@ -271,7 +271,7 @@ class GridDesk:
                 half.say(GridWords("rows", {"ask": said.number("ask"), "entries": piece}))
         _answer(half, said, "ok", more={"at": str(token)})
 
-    def _watcher(self, half: GridHalf, said: GridWords) -> Watcher:
+    def _watcher(self, half: GridHalf, said: GridWords, group: GridGroup) -> Watcher:
         self._watched = {each: n for each, n in self._watched.items() if not each.is_over}
         self._watched[half] = self._watched.get(half, 0) + 1
         if self._watched[half] > WATCHED_MAX:
@@ -283,7 +283,8 @@ class GridDesk:
             if mine and tx.partition == part:
                 maps, changes = pack_changes(mine)
                 values: dict[str, Scalar] = {"maps": maps, "changes": changes}
-                half.say(GridWords("changed", values | {"ask": ask, "index": tx.index}))
+                values |= {"ask": ask, "index": tx.index, "at": str(group.token_at(tx.index))}
+                half.say(GridWords("changed", values))
 
         return Watcher(tell, lambda: half.is_over)
 

@@ -324,7 +324,7 @@ class GridGroup:
         self._appends.set()
         await on_way.done.wait()
         if not on_way.is_safe:
-            token = None if on_way.index == NOTHING else self._token(on_way.index)
+            token = None if on_way.index == NOTHING else self.token_at(on_way.index)
             raise OutcomeUnknown(f"{self.led}: the host leads no longer", token)
         return on_way
 
@@ -375,7 +375,7 @@ class GridGroup:
         """All entries of a map in a partition, as they were committed last, with their token."""
         await self._check_lease()
         with self._guard:
-            return self._primary().rows(partition, name), self._token(self.state.safe)
+            return self._primary().rows(partition, name), self.token_at(self.state.safe)
 
     async def _check_lease(self) -> None:
         leading = self._leading
@@ -421,7 +421,7 @@ class GridGroup:
                 primary.check(request)
                 written = primary.record(request, is_final=not goes_through)
             if not goes_through:
-                return self._token((await self._write(written)).index)
+                return self.token_at((await self._write(written)).index)
             return await self._commit_through(primary, request, written)
         finally:
             self.release(owner)
@@ -434,7 +434,7 @@ class GridGroup:
         is_over = False
         try:
             on_way = await self._write(written)
-            token = self._token(on_way.index)
+            token = self.token_at(on_way.index)
             assert on_way.found is not None
             is_over = True
             try:
@@ -457,14 +457,15 @@ class GridGroup:
         async with self._outcomes:
             with self._guard:
                 told = self._primary().outcome()
-            return None if told is None else self._token((await self._write(told)).index)
+            return None if told is None else self.token_at((await self._write(told)).index)
 
     async def _tell_outcomes(self) -> None:
         while True:
             await trio.sleep(self.settings.outcome_seconds)
             await self.tell_outcome()
 
-    def _token(self, index: int) -> Token:
+    def token_at(self, index: int) -> Token:
+        """The token of the transaction whose record has this index."""
         epoch = self.state.epoch_at(index)
         return Token(self.settings.name, self.state.grid, self.nth, epoch or 0, index)
 
@@ -481,7 +482,7 @@ class GridGroup:
         self._settle(self.led.feed.committed())
         with self._guard:
             rows = dict(self.state.partitions.get(partition, {}).get(name, {}))
-            return rows, self._token(self.state.safe)
+            return rows, self.token_at(self.state.safe)
 
     async def wait_token(self, token: Token, seconds: float) -> bool:
         """Waits until this copy shows the transaction of a token; false where its outcome is not
@@ -524,7 +525,7 @@ class GridGroup:
         with self._guard:
             rows = dict(self.state.partitions.get(partition, {}).get(name, {}))
             self._watchers.add(watcher)
-            return rows, self._token(self.state.safe)
+            return rows, self.token_at(self.state.safe)
 
     def publish(self) -> None:
         """Tells watchers what is seen from now on. In the event loop."""

@@ -84,7 +84,7 @@ class NearCache:
         started: Callable[[], None] = task_status.started
         while True:
             told = partial(self._told, partition)
-            _, ended = await self._client.watch(partition, self._name, told, with_rows=False)
+            _, _, ended = await self._client.watch(partition, self._name, told, with_rows=False)
             self.is_on.add(partition)
             started()
             started = _nothing

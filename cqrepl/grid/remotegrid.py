@@ -17,6 +17,7 @@ from typing import Final, Self, TypeVar
 
 import trio
 
+from cqrepl.grid.clientcopy import Mode, ReadOnlyMap, ReplicationMapListener
 from cqrepl.grid.errors import GridError, GridRefused
 from cqrepl.grid.gridclient import TIMEOUT_SECONDS, GridClient
 from cqrepl.grid.gridsettings import GridSettings, Locks, Reads
@@ -65,6 +66,7 @@ class RemoteGrid:
         self._trio_token: trio.lowlevel.TrioToken | None = None
         self._has_begun = threading.Event()
         self._ends: trio.Event
+        self._nursery: trio.Nursery
         self._failed: list[BaseException] = []
         self._thread = threading.Thread(target=self._run, args=(list(near),), daemon=True)
         self._thread.start()
@@ -94,6 +96,41 @@ class RemoteGrid:
         token = Token.parse(at) if isinstance(at, str) else at
         mode = self.settings.reads if reads is None else Reads(reads)
         return GridSession(_RemoteStore(self, token, timeout, mode))
+
+    def enable_client_replication(
+        self,
+        name: str,
+        mode: Mode = Mode.CONTINUOUS,
+        partitions: Iterable[int] = (),
+        listener: ReplicationMapListener | None = None,
+    ) -> ReadOnlyMap:
+        """A copy of a map here, once all of it has come.
+
+        Args:
+            partitions: those that are wanted; none: all.
+            listener: is told of the copy.
+
+        Raises:
+            GridRefused: there is no such map or partition, or the mode is NONE.
+        """
+        self.settings.map(name)
+        if mode is Mode.NONE:
+            raise GridRefused("expected a mode of a copy, got none: disable_client_replication")
+        copy = ReadOnlyMap(self._client, self.codec, name, mode, partitions, listener)
+
+        async def begin(_client: GridClient) -> None:
+            await self._nursery.start(copy.run)
+
+        self.call(begin)
+        return copy
+
+    def disable_client_replication(self, copy: ReadOnlyMap) -> None:
+        """Has a copy follow no more; it stays as it is."""
+
+        async def end(_client: GridClient) -> None:
+            copy.end()
+
+        self.call(end)
 
     def asks(self) -> dict[str, int]:
         """The number of requests that were sent so far, by the address of the host."""
@@ -150,6 +187,7 @@ class RemoteGrid:
             self.near = {name: _near_cache(client, name) for name in near}
             for cache in self.near.values():
                 await nursery.start(cache.run)
+            self._nursery = nursery
             self._trio_token = trio.lowlevel.current_trio_token()
             self._has_begun.set()
             await self._ends.wait()

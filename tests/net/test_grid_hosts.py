@@ -1,7 +1,8 @@
 """A grid on several hosts: what is acknowledged stays, what is read is not older than it says."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,14 @@ import pytest
 import trio
 
 import cqrepl.grid
-from cqrepl.grid.errors import Conflict, GridRefused, LoaderError, TokenLost, TokenTimeout
+from cqrepl.grid.errors import (
+    Conflict,
+    GridRefused,
+    LoaderError,
+    OutcomeUnknown,
+    TokenLost,
+    TokenTimeout,
+)
 from cqrepl.grid.gridsettings import Locks, MapSettings, Reads, ReplicaSettings
 from cqrepl.grid.loaders import LoaderChange, LoaderTx
 from cqrepl.grid.partition.gridwords import Change, MapOp
@@ -315,3 +323,81 @@ async def test_a_near_cache_forgets_what_was_changed(tmp_path: Path) -> None:
     async with grids(tmp_path, settings=replace(SETTINGS, maps=maps)) as made:
         hosts = ",".join(made.addresses().values())
         await trio.to_thread.run_sync(use)
+
+
+class Events:
+    """A listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def snapshot_begin(self, partition: int) -> None:
+        self.told.append(("begin", partition))
+
+    def entry(self, partition: int, key: object, value: object) -> None:
+        self.told.append(("entry", key, value))
+
+    def snapshot_end(self, partition: int, token: Token) -> None:
+        self.told.append(("end", partition))
+
+    def update(self, partition: int, key: object, value: object, *, is_there: bool) -> None:
+        self.told.append(("update", key, value if is_there else "gone"))
+
+    def disconnect(self, partition: int) -> None:
+        self.told.append(("disconnect", partition))
+
+    def resume(self, partition: int) -> None:
+        self.told.append(("resume", partition))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30.0
+    while not is_so():
+        assert time.monotonic() < end, "it has not come true"
+        time.sleep(0.01)
+
+
+async def test_a_client_has_a_copy_that_follows_and_goes_on_after_a_cut(tmp_path: Path) -> None:
+    """E-70 to E-74: events in order, none twice; writes are refused."""
+    part = SETTINGS.partition("m", "k")
+    events = Events()
+
+    def use() -> None:
+        with cqrepl.grid.connect(hosts, "s") as grid:
+            grid.session().map("m").put("k", 1)
+            copy = grid.enable_client_replication("m", partitions=[part], listener=events)
+            taken = grid.enable_client_replication("m", cqrepl.grid.Mode.SNAPSHOT)
+            with pytest.raises(GridRefused, match="expected a read of a client's copy"):
+                copy.put("k", 2)
+            until(lambda: copy.get("k") == 1)
+            grid.session().map("m").put("k", 2)
+            until(lambda: copy.get("k") == 2)
+            trio.from_thread.run(cut)
+            until(lambda: ("disconnect", part) in events.told)
+            with suppress(OutcomeUnknown):  # its connection may be about to end
+                grid.session().map("m").put("k", 3)
+            if grid.session().map("m").get("k") != 3:
+                grid.session().map("m").put("k", 3)
+            until(lambda: copy.get("k") == 3)
+            grid.session().map("m").remove("k")
+            until(lambda: len(copy) == 0)
+            grid.disable_client_replication(copy)
+            assert copy.get_replication_mode() is cqrepl.grid.Mode.NONE
+            assert len(taken) <= 1  # it was taken once, and follows nothing
+
+    async with grids(tmp_path) as made:
+        hosts = ",".join(made.addresses().values())
+
+        async def cut() -> None:
+            for each in (1, 2, 3):
+                for half in list(made.desks[each]._watched):
+                    half.end("the test ends it")
+
+        await trio.to_thread.run_sync(use)
+    kept = [each for each in events.told if each[0] != "entry"]
+    assert kept[:2] == [("begin", part), ("end", part)]
+    updates = [each for each in events.told if each[0] == "update"]
+    assert updates[-3:] == [("update", "k", 2), ("update", "k", 3), ("update", "k", "gone")]
+    assert len(updates) <= 4
+    assert ("disconnect", part) in kept
+    assert ("resume", part) in kept
