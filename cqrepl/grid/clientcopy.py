@@ -38,7 +38,7 @@ class ReplicationMapListener(Protocol):
         """One of them."""
 
     def snapshot_end(self, partition: int, token: Token) -> None:
-        """That were all, as they were when this token's transaction was the last one."""
+        """All of them were told, as they were once this token's transaction was seen."""
 
     def update(self, partition: int, key: object, value: object, *, is_there: bool) -> None:
         """An entry has another value, or is gone."""
