@@ -13,6 +13,7 @@ class ObjectReader:
         uuid: Callable[[int], object],
         typed: Callable[[str, object], object],
         type_literal: Callable[[str], object],
+        is_shown: bool,
     ) -> ObjectReader: ...
     def read(self, data: bytes | bytearray | memoryview, /) -> object: ...
 

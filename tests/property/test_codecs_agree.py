@@ -22,9 +22,10 @@ from wire.codec import NATIVE
 from wire.errors import WireError
 from wire.header import is_framed
 from wire.objects.annotated import read_message
-from wire.objects.nativeforms import message_reader, object_reader
+from wire.objects.nativeforms import message_reader, object_reader, shown_reader
 from wire.objects.object_reader import read_body
 from wire.reader import Reader
+from wire.text.print_values import plainly_shown
 
 try:
     from tests.unit.test_typed_arrow import FULL as WITH_EMOJI
@@ -106,7 +107,10 @@ def check(native: Read, plain: Read, data: bytes) -> bool:
 
 
 def readers() -> list[tuple[Read, Read]]:
-    pairs: list[tuple[Read, Read]] = [(object_reader(), plain_object)]
+    pairs: list[tuple[Read, Read]] = [
+        (object_reader(), plain_object),
+        (shown_reader(), plainly_shown),
+    ]
     for kind in (Order, ColumnOrder, Placed):
         native = message_reader(kind)
         assert native is not None
@@ -130,6 +134,7 @@ def test_usual_documents_are_read_natively() -> None:
     assert declined == [
         wire.encode(WITH_EMOJI)
     ]  # beyond the basic plane Java has a form of its own
+    assert check(shown_reader(), plainly_shown, wire.encode({"order": {"px": 1.5, "a": [1, "x"]}}))
     for kind, message in ((Order, ORDER), (ColumnOrder, FULL), (Placed, Placed("A"))):
         reader = message_reader(kind)
         assert reader is not None
@@ -195,6 +200,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.text(min_size=1, max_size=8), VALUES, max_size=5))
 def test_any_document(fields: dict[str, object]) -> None:
     check(object_reader(), plain_object, wire.encode(fields))
+    check(shown_reader(), plainly_shown, wire.encode(fields))
 
 
 @pytest.mark.parametrize("depth", [10, 63, 64, 65, 10_000])

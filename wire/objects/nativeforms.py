@@ -47,6 +47,16 @@ def object_reader() -> Callable[[bytes | bytearray | memoryview], object]:
     return _declined if _OBJECTS is None else _OBJECTS.read
 
 
+def shown_reader() -> Callable[[bytes | bytearray | memoryview], object]:
+    """A function that reads the values that Java's text of a body shows, or gives
+    `NotImplemented`."""
+    if NATIVE is None:
+        return _declined
+    reader: Any = NATIVE.ObjectReader(python_time, _uuid, Typed, TypeLiteral, True)
+    read: Callable[[bytes | bytearray | memoryview], object] = reader.read
+    return read
+
+
 def message_reader(kind: type) -> Callable[[bytes | bytearray | memoryview], object] | None:
     """A function that reads a body into a message of a class: None for a call of another method,
     `NotImplemented` for what the plain codec has to read. None where there is no native reader."""
@@ -233,5 +243,5 @@ def _uuid(value: int) -> uuid.UUID:
 
 
 _OBJECTS: Final[Any] = (
-    None if NATIVE is None else NATIVE.ObjectReader(python_time, _uuid, Typed, TypeLiteral)
+    None if NATIVE is None else NATIVE.ObjectReader(python_time, _uuid, Typed, TypeLiteral, False)
 )

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Final
 
+from wire.objects.nativeforms import shown_reader
 from wire.objects.times import python_time
 from wire.objects.values import TimeText, Typed, TypeLiteral
 from wire.text.print_items import print_items
@@ -45,9 +46,18 @@ def shown_value(body: bytes | memoryview) -> object:
     Raises:
         WireError: the body has no text.
     """
+    found = _READ_SHOWN(body)
+    return plainly_shown(body) if found is NotImplemented else found
+
+
+def plainly_shown(body: bytes | memoryview) -> object:
+    """The same as `shown_value`, by the printer of items alone."""
     values = _Values()
     print_items(body, values)
     return values.value()
+
+
+_READ_SHOWN: Final = shown_reader()
 
 
 @dataclass(slots=True)

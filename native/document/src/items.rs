@@ -71,12 +71,19 @@ pub enum Number {
 #[derive(Debug, Clone, Copy)]
 pub struct Body<'a> {
     rest: &'a [u8],
+    /// Comments and padding are unusual.
+    has_no_filler: bool,
 }
 
 impl<'a> Body<'a> {
     /// All of these bytes.
     pub fn new(data: &'a [u8]) -> Self {
-        Body { rest: data }
+        Body { rest: data, has_no_filler: false }
+    }
+
+    /// The same, without comments and padding.
+    pub fn without_filler(self) -> Self {
+        Body { has_no_filler: true, ..self }
     }
 
     /// The bytes that are left.
@@ -95,6 +102,9 @@ impl<'a> Body<'a> {
         loop {
             let Some(&first) = self.rest.first() else { return Ok(None) };
             match first {
+                code::PADDING | code::PADDING32 | code::COMMENT if self.has_no_filler => {
+                    return Err(Unusual);
+                }
                 code::PADDING => {
                     self.take(1)?;
                 }
@@ -303,7 +313,8 @@ impl<'a> Body<'a> {
             code::BYTES_LENGTH32 => self.u32()? as usize,
             _ => return Err(Unusual),
         };
-        self.take(length).map(Body::new)
+        let has_no_filler = self.has_no_filler;
+        self.take(length).map(|rest| Body { rest, has_no_filler })
     }
 
     /// The bytes of a block that says that it holds bytes.

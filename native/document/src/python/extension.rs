@@ -7,7 +7,7 @@ use crate::python::messages::PyMessageReader;
 use crate::python::objects::PyObjectReader;
 
 /// Raised with every change of a function's meaning, here and in `wire/codec.py`.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 #[pymodule]
 #[pyo3(name = "_codec")]

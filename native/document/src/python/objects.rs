@@ -83,11 +83,20 @@ pub struct Objects {
     typed: Py<PyAny>,
     /// From a type name to the class as a value.
     type_literal: Py<PyAny>,
+    /// Only what Java's text shows in the same way, as `wire.text.print_values` has it: names once
+    /// and printable, no types, no comments.
+    is_shown: bool,
 }
 
 impl Objects {
     /// The content of a body: its fields, its only value, or a list of its values.
     fn body<'py>(&self, py: Python<'py>, body: &mut Body<'_>) -> Value<'py> {
+        if self.is_shown {
+            *body = body.without_filler();
+            if !body.is_map()? {
+                return Err(Stop::Unusual);
+            }
+        }
         if body.is_map()? {
             let fields = self.fields(py, body, 0)?;
             return match body.code()? {
@@ -110,15 +119,27 @@ impl Objects {
         depth: usize,
     ) -> Result<Bound<'py, PyDict>, Stop> {
         let found = PyDict::new(py);
+        let mut count = 0;
         while body.is_map()? {
+            count += 1;
             let name = match body.value_code()? {
+                code::FIELD_NUMBER if self.is_shown => return Err(Stop::Unusual),
                 code::FIELD_NUMBER => match body.name_number()? {
                     HISTORY_NUMBER => self.names.text(py, b"history"),
                     number => PyString::new(py, &number.to_string()),
                 },
-                _ => self.names.text(py, body.name()?),
+                _ => {
+                    let name = body.name()?;
+                    if self.is_shown && name.iter().any(|byte| *byte < 0x20) {
+                        return Err(Stop::Unusual);
+                    }
+                    self.names.text(py, name)
+                }
             };
             found.set_item(name, self.value(py, body, depth)?)?;
+        }
+        if self.is_shown && found.len() != count {
+            return Err(Stop::Unusual); // a name came twice
         }
         Ok(found)
     }
@@ -132,6 +153,9 @@ impl Objects {
         let found = PyList::empty(py);
         while body.code()?.is_some() {
             if body.is_map()? {
+                if self.is_shown {
+                    return Err(Stop::Unusual);
+                }
                 found.append(self.fields(py, body, depth)?)?;
             } else {
                 found.append(self.value(py, body, depth)?)?;
@@ -144,6 +168,11 @@ impl Objects {
     pub fn value<'py>(&self, py: Python<'py>, body: &mut Body<'_>, depth: usize) -> Value<'py> {
         let code = body.value_code()?;
         match code {
+            0..code::BYTES_LENGTH8 | code::UUID | code::TYPE_LITERAL | code::TYPE_PREFIX
+                if self.is_shown =>
+            {
+                Err(Stop::Unusual)
+            }
             code::STRING0..=0xff => Ok(PyString::new(py, body.text()?).into_any()),
             code::STRING_ANY => {
                 let mut after = *body;
@@ -158,6 +187,10 @@ impl Objects {
             | code::FLOAT32..=code::FLOAT64
             | code::FLOAT_STOP_2..=code::FLOAT_STOP_6
             | code::UINT8..=code::INT64_0X => match body.number()? {
+                // in hexadecimal the text has no sign
+                Number::Whole(value) if self.is_shown && code == code::INT64_0X && value < 0 => {
+                    Err(Stop::Unusual)
+                }
                 Number::Whole(value) => Ok(value.into_bound_py_any(py)?),
                 Number::Float(value) => Ok(PyFloat::new(py, value).into_any()),
             },
@@ -238,16 +271,22 @@ pub struct PyObjectReader {
 #[pymethods]
 impl PyObjectReader {
     #[new]
-    fn new(time: Py<PyAny>, uuid: Py<PyAny>, typed: Py<PyAny>, type_literal: Py<PyAny>) -> Self {
+    fn new(
+        time: Py<PyAny>,
+        uuid: Py<PyAny>,
+        typed: Py<PyAny>,
+        type_literal: Py<PyAny>,
+        is_shown: bool,
+    ) -> Self {
         let names = KeptNames::default();
-        PyObjectReader { objects: Objects { names, time, uuid, typed, type_literal } }
+        PyObjectReader { objects: Objects { names, time, uuid, typed, type_literal, is_shown } }
     }
 
     /// The content of a document body; `NotImplemented` where the plain codec has to read it.
     fn read<'py>(&self, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = data.py();
         let result = with_bytes(data, |bytes| {
-            if is_framed(bytes) {
+            if !self.objects.is_shown && is_framed(bytes) {
                 return Err(Stop::from(Unusual));
             }
             self.objects.body(py, &mut Body::new(bytes))
