@@ -11,6 +11,8 @@ _STATE_WIDE: Final = 80  # letters of one of its lines where it has several
 _BEGINNING: Final = "0x0"  # where an epoch starts that was begun on an empty queue
 _HEAD: Final = ("queue", "role", "last index", "peer", "acknowledged", "lag", "state")
 Values = Mapping[str, Any]  # as `status.snapshot` makes them
+_SORTS: Final = ("board", "persist", "grid")  # of services, each with the key of its name
+_COUNTED: Final = ("tasks", "workers", "storages", "items", "partitions")
 
 
 def page(host: Values) -> Iterator[str]:
@@ -91,13 +93,13 @@ def _election(queue: Values) -> str:
 
 def _service(name: str, service: Values) -> str:
     """The line that tells how the service of a queue does."""
+    sort = next(each for each in _SORTS if each in service)
     if service["fault"]:
-        return f"queue {name}: board {service['board']} has ended here: {service['fault']}"
+        return f"queue {name}: {sort} {service[sort]} has ended here: {service['fault']}"
     serves = "served here" if service["serves"] else "not served here"
-    tasks, workers = plural(service["tasks"], "task"), plural(service["workers"], "worker")
+    counts = ", ".join(plural(service[each], each[:-1]) for each in _COUNTED if each in service)
     saved = service["checkpoint"] or "none yet"
-    said = f"board {service['board']}, {serves}: {tasks}, {workers}; checkpoint {saved}"
-    return f"queue {name}: {said}"
+    return f"queue {name}: {sort} {service[sort]}, {serves}: {counts}; checkpoint {saved}"
 
 
 def _rows(host: Values) -> Iterator[tuple[str, ...]]:

@@ -31,6 +31,14 @@ class PersistGroup:
     timeout_ms: int | None = None
     properties: Path | None = None
 
+    def __str__(self) -> str:
+        """The settings in the words of a file, for people."""
+        said = [f"ownLog: [{', '.join(self.own_logs)}]"] if self.own_logs else []
+        if self.timeout_ms is not None:
+            said.append(f"defaults: {{ackTimeout: {self.timeout_ms}ms}}")
+        said += [f"properties: {self.properties}"] if self.properties is not None else []
+        return f"{{{', '.join(said)}}}"
+
     def queues(self, name: str) -> dict[str, bool]:
         """The queues of a group of this name: True for one that an engine writes itself."""
         own = {f"{PREFIX}{name}-{each}": True for each in self.own_logs}

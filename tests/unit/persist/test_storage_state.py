@@ -2,11 +2,13 @@
 
 import io
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cqrepl.commands.statuspage import page
 from cqrepl.persist.errors import Gone, NotNext, OtherKind
 from cqrepl.persist.storage.records import Op, StorageKind, StorageRecord, correlation_id
 from cqrepl.persist.storage.storagenumbers import Numberer
@@ -206,3 +208,27 @@ def test_numbers_are_refused_that_do_not_fit() -> None:
     fresh.take(fresh.keep(ID, 1, 0, b"0"), 9)
     assert fresh.append(ID, b"").index == 3
     assert str(NotNext("s", 1, 2)) == "storage 's': expected an item with index 1, got 2"
+
+
+def test_the_status_of_a_host_has_a_line_for_each_group() -> None:
+    """Also of services of other sorts than boards."""
+    host: dict[str, Any] = {
+        "host": 1,
+        "process": 7,
+        "listens": None,
+        "tls": None,
+        "peers": [],
+        "queues": [],
+        "services": {
+            "p-fix": {
+                "persist": "p-fix",
+                "serves": True,
+                "storages": 2,
+                "items": 1,
+                "fault": None,
+                "checkpoint": None,
+            }
+        },
+    }
+    line = "queue p-fix: persist p-fix, served here: 2 storages, 1 item; checkpoint none yet"
+    assert line in list(page(host))
