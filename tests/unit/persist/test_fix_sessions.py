@@ -77,7 +77,7 @@ def test_numbers_are_set_forwards_and_back(tmp_path: Path) -> None:
 
 
 def test_a_reset_is_one_record_for_both_numbers(tmp_path: Path) -> None:
-    """Where the host dies behind that record, what came before counts no more all the same."""
+    """A host that dies behind it: what came before counts no more all the same."""
     with LocalPersistenceFactory(tmp_path) as factory:
         store = FixSessionStore(factory, SESSION)
         store.set_message(1, b"one")
