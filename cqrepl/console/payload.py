@@ -12,6 +12,7 @@ they print the same values.
 """
 
 import base64
+import functools
 import json
 import math
 import re
@@ -174,9 +175,11 @@ def flow_text(value: object, *, is_outermost: bool = False) -> str:
     >>> flow_text({"order": {"id": 42, "px": 101.5}}, is_outermost=True)
     'order {id: 42, px: 101.5}'
     """
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return str(value)  # which needs no quotes
     match value:
         case dict():
-            pairs = [(_scalar(_key(name)), flow_text(each)) for name, each in value.items()]
+            pairs = [(_name_text(_key(name)), flow_text(each)) for name, each in value.items()]
             if is_outermost and len(pairs) == 1:
                 return " ".join(pairs[0]).rstrip()
             inner_text = ", ".join(f"{name}: {each}" for name, each in pairs)
@@ -265,8 +268,16 @@ def _float_name(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+@functools.lru_cache(1024)
+def _name_text(name: str) -> str:
+    """A name as a YAML scalar: documents have the same ones again and again."""
+    return _scalar(name)
+
+
 def _scalar(text: str) -> str:
     """Text as a YAML scalar: bare where nothing can be mistaken."""
+    if text.isalnum():
+        return text
     bare = text.replace(" ", "x")
     if text == text.strip() and bare and all(c.isalnum() or c in _PLAIN_MARKS for c in bare):
         return text if not text.endswith(":") and ": " not in text else json.dumps(text)
