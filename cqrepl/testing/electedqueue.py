@@ -27,7 +27,7 @@ from cqrepl.replicator.marks.ackboard import WaitEnded
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError, digest_of, last_index
 from cqrepl.testing.history import History, Operation
-from cqrepl.testing.labhosts import BATCHES, NO_ROOM, PAYLOAD_BYTES, Copy, LabHost
+from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost, Refusals
 from cqrepl.testing.labmachine import Process
 from cqrepl.testing.labroles import ELECTED_WAIT_SECONDS
 from cqrepl.testing.ledqueue import LedExcerpt, LedQueue
@@ -97,12 +97,7 @@ class ElectedApplication:
         self._boot_id = copy.host.machine.boot_id
         self._waits_until = 0.0
         self._nursery: trio.Nursery | None = None
-        self._told = ""
-
-    @property
-    def has_full_cycle(self) -> bool:
-        """True where the last append was refused as its cycle holds no more."""
-        return NO_ROOM in self._told
+        self.refusals = Refusals(copy.host.tell)
 
     def go_on(self) -> None:
         """Its machine has lost its power, if that is so: the first append waits for a source to
@@ -162,7 +157,7 @@ class ElectedApplication:
             try:
                 index = int(await node.queue(copy.name).append(payload, policy=_AT_ONCE))
             except _REFUSALS as error:
-                self._tell_once(f"a program cannot append: {error}")
+                self.refusals.note(f"a program cannot append: {error}")
                 return
             if copy.host.process is not process:
                 return  # what a dead process has done since goes nowhere
@@ -193,11 +188,6 @@ class ElectedApplication:
         if not now.history or now.history[-1].leader != host:
             text = f"host {host} takes {format_index(index)} in epoch {now.number} of another host"
             raise BrokenPromiseError("epochs", text)
-
-    def _tell_once(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
-            self._copy.host.tell(text)
 
     async def _read_now_and_then(self) -> None:
         while True:

@@ -126,7 +126,7 @@ class Judge:
         application.append((b"one more, once all is quiet",))
         application.refused_since = None
         word_watch().look()
-        return application.count > count or application.has_full_cycle
+        return application.count > count or application.refusals.has_full_cycle
 
     @property
     def answering(self) -> Iterator[Pair]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
@@ -309,6 +310,29 @@ class LabHost:
         return serving_one_way(start, copy.path, copy.name)
 
 
+class Refusals:
+    """The refusals of one application's appends, of which each is told once.
+
+    Args:
+        tell: for the story.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._last = ""
+
+    def note(self, text: str) -> None:
+        """An append was refused, for this reason."""
+        if text != self._last:
+            self._last = text
+            self._tell(text)
+
+    @property
+    def has_full_cycle(self) -> bool:
+        """True where the last append was refused as its cycle holds no more."""
+        return NO_ROOM in self._last
+
+
 class Application:
     """Appends to a host's own queue, and keeps what it was told."""
 
@@ -327,7 +351,7 @@ class Application:
         self._batches = batches
         self.written = Written()
         self.refused_since: float | None = None  # it is kept out since then
-        self._told = ""  # why it could not append, the last time
+        self.refusals = Refusals(partial(story.tell, machine.name))
         self._is_writing = True
         self._roll_cycle = roll_cycle
         self._rate = rate
@@ -337,11 +361,6 @@ class Application:
         self._queue: Queue | None = None
         self._disk: Path | None = None  # that the queue was opened on
         self.count = 0
-
-    @property
-    def has_full_cycle(self) -> bool:
-        """True where the last append was refused as its cycle holds no more."""
-        return NO_ROOM in self._told
 
     def kill(self) -> None:
         """It starts again with the next append."""
@@ -383,9 +402,7 @@ class Application:
                     self.refused_since = trio.current_time()
             except (QueueError, OSError) as error:
                 self._disk, self.refused_since = None, None
-                if str(error) != self._told:
-                    self._told = str(error)
-                    self._story.tell(self.machine.name, f"application cannot append: {error}")
+                self.refusals.note(f"application cannot append: {error}")
 
     def _some(self) -> Iterator[bytes]:
         for _ in range(self._rng.choice(self._batches)):

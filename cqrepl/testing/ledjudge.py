@@ -179,7 +179,7 @@ class LedJudge:
         application = led.applications[leading[0]]
         application.append((b"one more, once all is quiet",))
         word_watch().look()
-        return len(led.appended) > count or application.has_full_cycle
+        return len(led.appended) > count or application.refusals.has_full_cycle
 
     @property
     def answering(self) -> Iterator[Pair]:

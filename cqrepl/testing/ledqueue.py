@@ -27,7 +27,7 @@ from cqrepl.testing.checker import (
     Written,
     digest_of,
 )
-from cqrepl.testing.labhosts import BATCHES, NO_ROOM, PAYLOAD_BYTES, Copy, LabHost
+from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost, Refusals
 from cqrepl.testing.losses import taking
 from cqrepl.testing.plan import SOURCE, Kind
 from cqrepl.testing.storereader import Begun, Promises, promises
@@ -49,13 +49,11 @@ class LedWriter(Protocol):
 
     Attributes:
         newest: what it has appended last, in this run of it.
+        refusals: of its appends.
     """
 
     newest: LedExcerpt | None
-
-    @property
-    def has_full_cycle(self) -> bool:
-        """True where the last append was refused as its cycle holds no more."""
+    refusals: Refusals
 
     def go_on(self) -> None:
         """Starts again, if it is dead."""
@@ -75,6 +73,7 @@ class LedApplication:
 
     Attributes:
         newest: what it has appended last, in this run of it.
+        refusals: of its appends.
     """
 
     def __init__(
@@ -87,13 +86,8 @@ class LedApplication:
         self._rate = rate
         self._rng = rng
         self._process = copy.host.machine.start("application")
-        self._told = ""
+        self.refusals = Refusals(copy.host.tell)
         self._waits_until = 0.0
-
-    @property
-    def has_full_cycle(self) -> bool:
-        """True where the last append was refused as its cycle holds no more."""
-        return NO_ROOM in self._told
 
     def go_on(self) -> None:
         """Starts again, if it is dead. After a power cut its first append waits for a source to
@@ -138,9 +132,7 @@ class LedApplication:
             except QueueLocked:
                 led.refused(copy.host.host)
             except (QueueError, OSError) as error:
-                if str(error) != self._told:
-                    self._told = str(error)
-                    copy.host.tell(f"application cannot append: {error}")
+                self.refusals.note(f"application cannot append: {error}")
 
     def _few(self) -> Iterator[bytes]:
         for _ in range(self._rng.choice(BATCHES)):
