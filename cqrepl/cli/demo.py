@@ -24,12 +24,13 @@ from cqrepl.cli.options import COUNT_MAX, EXCERPT_SIZE
 @click.option("--cluster", is_flag=True, help="Three hosts that elect, and tasks on them.")
 @click.option("--persist", is_flag=True, help="Three hosts that keep sequences.")
 @click.option("--grid", is_flag=True, help="Three hosts with maps, loaded from SQLite.")
+@click.option("--pipeline", is_flag=True, help="Two queues, and a pipeline of Spark on them.")
 @click.option(
     "--rows",
     type=click.IntRange(1000, 10_000_000),
     default=100_000,
     show_default=True,
-    help="With --grid: rows of both tables together.",
+    help="With --grid: rows of both tables together; with --pipeline: of both queues.",
 )
 @click.option(
     "--fix",
@@ -53,6 +54,7 @@ def demo(
     cluster: bool,
     persist: bool,
     grid: bool,
+    pipeline: bool,
     rows: int,
     fix: Path | None,
     seconds: float,
@@ -81,12 +83,23 @@ def demo(
     primary when 80 % are there; then moves money between accounts while another primary is killed.
     Exits 1 unless each row was read once, but for blocks under way, no transfer is half done, the
     database has the same, and no read with a token was older than it.
+
+    With --pipeline it replicates two queues, has a pipeline of Spark compare, archive and derive
+    them, kills that in the midst, and begins it again. Exits 1 unless each row is in each table
+    once. Needs the extra spark, and Java.
     """
     from cqrepl.commands import outcome
     from cqrepl.commands.demo import run_demo
 
-    if cluster + persist + grid > 1:
-        raise click.UsageError("expected one of --cluster, --persist and --grid, got several")
+    if cluster + persist + grid + pipeline > 1:
+        kinds = "--cluster, --persist, --grid and --pipeline"
+        raise click.UsageError(f"expected one of {kinds}, got several")
+    if pipeline:
+        from cqrepl.commands.demo import run_pipeline_demo
+
+        name = "cqrepl demo"
+        work = partial(run_pipeline_demo, rows, keep, as_json=as_json)
+        sys.exit(outcome.guarded(name, work))
     if grid:
         from cqrepl.commands.demo import run_grid_demo
 

@@ -4,12 +4,14 @@ nothing."""
 from pathlib import Path
 
 from cqrepl.clusterdemo import run_cluster
+from cqrepl.commands.sparkjob import missing
 from cqrepl.console import exitcodes
 from cqrepl.console.endings import ended_as_by_ctrl_c
 from cqrepl.demo import check_empty, run
 from cqrepl.fixdemo import run_fix
 from cqrepl.griddemo import run_grid
 from cqrepl.persistdemo import run_persist
+from cqrepl.pipelinedemo import run_pipeline_demo as run_pipeline
 
 
 def run_demo(count: int, size: int, keep: Path | None, *, as_json: bool) -> int:
@@ -52,6 +54,27 @@ def run_grid_demo(rows: int, seconds: float, keep: Path | None, *, as_json: bool
     check_empty(keep)
     with ended_as_by_ctrl_c():
         is_right = run_grid(rows, seconds, keep, as_json=as_json)
+    return exitcodes.OK if is_right else exitcodes.STOPPED
+
+
+def run_pipeline_demo(rows: int, keep: Path | None, *, as_json: bool) -> int:
+    """Has a pipeline of Spark killed and begun again over replicated queues; the exit code.
+
+    Raises:
+        NotAQueue: `keep` is there and not empty.
+        BadArguments: there is no Spark, or no Java for it.
+    """
+    check_empty(keep)
+    try:
+        import pyspark
+    except ImportError as error:
+        raise missing(error) from error
+    assert pyspark.__version__
+    from cqrepl.spark.java import find_java
+
+    find_java()
+    with ended_as_by_ctrl_c():
+        is_right = run_pipeline(rows, keep, as_json=as_json)
     return exitcodes.OK if is_right else exitcodes.STOPPED
 
 

@@ -66,6 +66,8 @@ from cqrepl.spark.taskreader import read_split
 _CLOSING_S: Final = 10.0  # in which a living writer sets the end of a cycle that it has left
 _WITHHELD_S: Final = 600.0  # in which it sets that while a query only waits
 _LOOK_PAUSE_S: Final = 0.1
+_LOOK_S: Final = 0.1  # a look at how far it is behind that takes longer is made seldom
+_LOOK_SHARE: Final = 20
 _logger = logging.getLogger(__name__)
 
 
@@ -120,6 +122,8 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._initial: dict[str, object] | None = None
         self._targets: dict[str, int] | None = None  # where a run ends that takes what exists now
         self._batch_at = time.monotonic()  # the last batch, or the start of this run
+        self._behind: dict[str, str] = {}
+        self._behind_again_at = 0.0
         self._withheld = ""  # why a batch does not come, though there are excerpts
         self._open_since: dict[str, float] = {}  # queues that wait for the end of a cycle
         self._limits = Limits(
@@ -253,6 +257,9 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def behind(self, offset: Mapping[str, object]) -> dict[str, str]:
         """The distance of an offset from the ends of its queues, in excerpts and bytes of store
         files; and when the cycle of the oldest of them began."""
+        began_at = time.monotonic()
+        if began_at < self._behind_again_at:
+            return self._behind
         count = size_bytes = 0
         oldest: list[int] = []
         positions = positions_of(offset)
@@ -272,6 +279,10 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if oldest:
             began = datetime.fromtimestamp(min(oldest) / 1000, UTC)
             told["oldestCycleBehind"] = began.isoformat(timespec="milliseconds")
+        took_s = time.monotonic() - began_at
+        if took_s > _LOOK_S:  # far behind, over thousands of cycles: it must not hold batches up
+            self._behind_again_at = began_at + _LOOK_SHARE * took_s
+        self._behind = told
         return told
 
     def _start_of(self, name: str, path: Path) -> int:

@@ -1,0 +1,33 @@
+"""`cqrepl demo --pipeline`: two replicated queues, a pipeline that is killed, and nothing lost."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from cqrepl.pipelinedemo import PipelineResult
+from tests.support.invoke import Invoke
+from tests.support.processes import children_of
+
+RIGHT = PipelineResult(
+    rows=1200, typed=1200, twice=0, lost=0, archived=10, kills=1, place="/tmp/demo"
+)
+
+
+@pytest.mark.timeout(900)
+def test_a_pipeline_outlives_its_kill(invoke: Invoke) -> None:
+    before = children_of(os.getpid())
+    result = invoke("demo", "--pipeline", "--rows", "1200", "--json")
+    assert result.exit_code == 0, result.output
+    (line,) = result.stdout.splitlines()
+    found = json.loads(line)
+    assert (found["rows"], found["typed"], found["twice"], found["lost"]) == (1200, 1200, 0, 0)
+    assert found["archived"] == 2 * 5  # the last cycle of each queue is open
+    assert children_of(os.getpid()) == before
+
+
+def test_what_is_lost_or_twice_is_told_by_the_exit_code() -> None:
+    assert RIGHT.is_right
+    for wrong in ({"typed": 1199}, {"twice": 1}, {"lost": 1}, {"archived": 0}):
+        assert not replace(RIGHT, **wrong).is_right  # type: ignore[arg-type]
