@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import final
 
+__all__ = ["INTERFACE", "ColumnBatch", "MessageReader", "ObjectReader"]
+
 INTERFACE: int
 
 @final
