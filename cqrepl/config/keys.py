@@ -353,6 +353,7 @@ PROCESS: Final = section_of(
         "passed, but for the newest `keep`, and those younger than `keepTime`; with `freeBelow` "
         "only while less of the disk is free. It looks each `interval`",
         default=(),
+        prefix="QUEUE_",  # one of a cluster has the variable without
     ),
     Key(
         name="rights",
