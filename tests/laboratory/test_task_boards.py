@@ -8,7 +8,7 @@ from cqrepl.testing.labhosts import QUEUE
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Fault, Kind, RunPlan
 from tests.laboratory import taskboards
-from tests.support.schedules import seeds
+from tests.support.schedules import schedule, seeds
 
 
 def board_run(seed: int, seconds: float = 40.0) -> Outcome:
@@ -80,3 +80,19 @@ def test_a_copy_that_says_why_it_differs_is_asked_for_no_task() -> None:
     )
     assert outcome.broken is None, outcome.broken
     assert seen == [[1, 3]]
+
+
+def test_clients_leave_a_leader_that_stands_still_for_the_next_one() -> None:
+    """Within two seconds, by which the next one has been elected; it stands still for longer."""
+    frozen = Fault(8.0, Kind.FREEZE, host=1, peer=0, lasting=8.0)
+    changes = {"hosts": 3, "rate": 1.0, "changing": True, "lease": 1.0, "seed": 3}
+    outcome = run(
+        schedule(frozen, seconds=14.0, **changes),
+        programs=taskboards.programs,
+        workload=taskboards.workload,
+        checks=taskboards.checks,
+        writes=True,
+    )
+    assert_served(outcome)
+    told = [each for each in outcome.story if each.where == "history" and "submit" in each.text]
+    assert any(9.0 < each.seconds < 12.5 and "gives" in each.text for each in told)
