@@ -58,6 +58,7 @@ from cqrepl.replicator.marks.ackboard import WaitEnded
 from cqrepl.routing import group_of
 from cqrepl.service.ledservice import ServiceDesk
 from cqrepl.service.servicehalf import ConversationKind, Decoder, Half, HalfAsked
+from wire import WireError
 
 GRID_CAPABILITY: Final = "grid"
 CSP_PREFIX: Final = "/grid/"
@@ -160,7 +161,7 @@ class GridDesk:
             await self._act(half, said)
         except (NotServing, *_MOVED) as error:
             self._moved(half, said, str(error))
-        except (GridError, Refused) as error:
+        except (GridError, Refused, WireError, ValueError) as error:
             more: dict[str, Scalar] = {}
             if isinstance(error, OutcomeUnknown) and error.token is not None:
                 more["at"] = str(error.token)

@@ -17,6 +17,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -185,6 +186,8 @@ class GridGroup:
         with self._guard:
             self.primary = Primary(self.state, leading.epoch, self.settings.bytes_max)
         self._leading, self._broken = leading, ""
+        self._started.clear()
+        self.faults.clear()  # of a preload that the end of the last lead has ended
         self._settle(self._end)  # the record of this host is safe, and with it all before
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._append_all, leading, nursery)
@@ -230,7 +233,8 @@ class GridGroup:
             with self._guard:
                 primary.decide(each, is_committed=is_committed)
         self.why_starting = ""
-        await self.tell_outcome()
+        with suppress(OutcomeUnknown):  # as above, or the next record has them
+            await self.tell_outcome()
         for partition in self.partitions:
             if self.desk.is_needed:
                 await self._preload(partition)
@@ -462,7 +466,8 @@ class GridGroup:
     async def _tell_outcomes(self) -> None:
         while True:
             await trio.sleep(self.settings.outcome_seconds)
-            await self.tell_outcome()
+            with suppress(OutcomeUnknown):  # the host leads no longer: the next one finds out
+                await self.tell_outcome()
 
     def token_at(self, index: int) -> Token:
         """The token of the transaction whose record has this index."""

@@ -24,4 +24,4 @@ def test_a_grid_keeps_its_word(seed: int) -> None:
     outcome = grid_run(seed)
     assert outcome.broken is None, outcome.broken
     done = [each for each in outcome.history.operations if each.is_known]
-    assert {each.name for each in done} >= {"commit", "read"}
+    assert {each.name for each in done} >= {"commit", "get"}

@@ -18,6 +18,7 @@ from cqrepl.grid.errors import (
     TokenLost,
     TokenTimeout,
 )
+from cqrepl.grid.gridclient import GridClient
 from cqrepl.grid.gridsettings import Locks, MapSettings, Reads, ReplicaSettings
 from cqrepl.grid.loaders import LoaderChange, LoaderTx
 from cqrepl.grid.partition.gridwords import Change, MapOp
@@ -401,3 +402,46 @@ async def test_a_client_has_a_copy_that_follows_and_goes_on_after_a_cut(tmp_path
     assert len(updates) <= 4
     assert ("disconnect", part) in kept
     assert ("resume", part) in kept
+
+
+async def test_bad_requests_are_told_and_the_host_goes_on(tmp_path: Path) -> None:
+    """Bytes that are no changes, a token that is none, a partition that is not there."""
+    async with grids(tmp_path) as made:
+        await made.use(lambda grid: grid.session().map("m").put("k", 1))
+        addresses = [made.hosts.address(1)]
+        async with GridClient(addresses, "s", 10.0).running() as client:
+            for name, values, problem in (
+                ("commit", {"part": 0, "changes": b"xx"}, "expected changes, got other"),
+                ("commit", {"part": 0, "maps": "x", "changes": bytes(10)}, "expected changes"),
+                ("get", {"part": 0, "map": "m", "mode": "token", "at": "x"}, "expected a token"),
+                ("get", {"part": 0, "map": "none"}, "expected a map of map set 's'"),
+                ("get", {"part": 9, "map": "m"}, "expected a partition from 0 to 1, got 9"),
+                ("dance", {"part": 0}, "expected a request of a grid, got 'dance'"),
+            ):
+                found = await client._ask_at(addresses[0], name, values)
+                assert found is not None
+                assert found[1].text("outcome") == "refused"
+                assert problem in found[1].text("why")
+        assert await made.use(lambda grid: grid.session().map("m").get("k")) == 1
+
+
+async def test_a_host_whose_lead_ends_while_it_tells_an_outcome_goes_on(tmp_path: Path) -> None:
+    shared: dict[str, object] = {}
+    desks = {each: Calls(shared, each) for each in (1, 2, 3)}
+    settings = replace(LOADED, outcome_seconds=0.1)
+    async with grids(
+        tmp_path, settings=settings, loaders=lambda each: ({"db": desks[each]}, desks[each])
+    ) as made:
+        await made.use(lambda grid: grid.session().map("m").put("k", 1))
+        group = made.group(1)
+        await eventually(lambda: len(group.fields()["peers"]) == 2)  # type: ignore[arg-type]
+        await made.kill(2)
+        await made.kill(3)
+        primary = group.primary
+        assert primary is not None
+        primary.rolled.append(99)  # an outcome that no record has carried
+        await eventually(lambda: bool(group._on_way))  # to no replica
+        group.stop_serving()  # as where it finds that it leads no longer
+        await eventually(lambda: not group.led.is_serving)
+        assert group.led.fault is None
+        assert not made.hosts.hosts[1].has_ended
