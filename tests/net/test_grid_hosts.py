@@ -21,7 +21,7 @@ from cqrepl.grid.errors import (
 from cqrepl.grid.gridclient import GridClient
 from cqrepl.grid.gridsettings import Locks, MapSettings, Reads, ReplicaSettings
 from cqrepl.grid.loaders import LoaderChange, LoaderTx
-from cqrepl.grid.partition.gridwords import Change, MapOp
+from cqrepl.grid.partition.gridwords import Change, MapOp, Scalar
 from cqrepl.grid.partition.primary import TxRequest
 from cqrepl.grid.partition.token import Token
 from tests.support.grids import MAPS, SETTINGS, grids
@@ -410,14 +410,15 @@ async def test_bad_requests_are_told_and_the_host_goes_on(tmp_path: Path) -> Non
         await made.use(lambda grid: grid.session().map("m").put("k", 1))
         addresses = [made.hosts.address(1)]
         async with GridClient(addresses, "s", 10.0).running() as client:
-            for name, values, problem in (
+            asked: list[tuple[str, dict[str, Scalar], str]] = [
                 ("commit", {"part": 0, "changes": b"xx"}, "expected changes, got other"),
                 ("commit", {"part": 0, "maps": "x", "changes": bytes(10)}, "expected changes"),
                 ("get", {"part": 0, "map": "m", "mode": "token", "at": "x"}, "expected a token"),
                 ("get", {"part": 0, "map": "none"}, "expected a map of map set 's'"),
                 ("get", {"part": 9, "map": "m"}, "expected a partition from 0 to 1, got 9"),
                 ("dance", {"part": 0}, "expected a request of a grid, got 'dance'"),
-            ):
+            ]
+            for name, values, problem in asked:
                 found = await client._ask_at(addresses[0], name, values)
                 assert found is not None
                 assert found[1].text("outcome") == "refused"
