@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cqrepl.net.program import Program
     from cqrepl.net.rundirectory import usual_run_dir
     from cqrepl.net.settings import NetSettings
+    from cqrepl.net.tlscredentials import BadCredentials
     from cqrepl.protocol import (
         PAYLOAD_MAX,
         AckPolicy,
@@ -127,6 +128,7 @@ __all__ = [
     "AppendsToCopy",
     "AtomicsMissing",
     "BackwardTailer",
+    "BadCredentials",
     "CannotJoin",
     "CheckpointSettings",
     "Checkpointer",
@@ -244,6 +246,7 @@ _HOMES: Final = {
     "AppendsToCopy": "cqrepl.queue",
     "AtomicsMissing": "cqrepl.queue",
     "BackwardTailer": "cqrepl.queue",
+    "BadCredentials": "cqrepl.net.tlscredentials",
     "CannotJoin": "cqrepl.replicator.followfeed",
     "CheckpointSettings": "cqrepl.cluster.checkpoints",
     "Checkpointer": "cqrepl.cluster.checkpoints",

@@ -5,7 +5,7 @@
 
 A source and a sink run in one thread, over a connection on loopback, and have caught up. Then one
 excerpt is appended to the source's queue, and `sys.setprofile` notes every call of a function of
-`cqrepl` and `wire` until the queue's mark says that the excerpt was acknowledged. This is done for
+`cqrepl` and `wire` until the source has counted the excerpt as acknowledged. This is done for
 several excerpts, and the walk in the middle is shown. `--most` makes it an error that more
 calls than so many are on each walk: what has its turn in between is on some of them.
 
@@ -107,7 +107,7 @@ class Walk:
 class Watch:
     """Notes the calls of this thread while it is on, and until the excerpt is acknowledged."""
 
-    queue: cqrepl.Queue
+    source: cqrepl.Source
     calls: list[Call] = field(default_factory=list)
     index: int | None = None  # of the excerpt; None until it is appended
     is_over: bool = False
@@ -122,9 +122,10 @@ class Watch:
             sys.setprofile(None)
 
     def look(self) -> None:
-        """Looks at the mark of the queue; nothing is noted after the acknowledgement."""
+        """Looks at what is counted; nothing is noted after the acknowledgement."""
+        counters = self.source.queues["q"].counters
         self.is_over = self.is_over or (
-            self.index is not None and self.queue.acknowledged_index >= self.index
+            self.index is not None and counters.index_acknowledged >= self.index
         )
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
@@ -168,12 +169,12 @@ async def measure(folder: Path, excerpts: int) -> list[Walk]:
             async with cqrepl.serve_sink({"q": copy}, connect=to):
                 with trio.fail_after(WAIT_SECONDS):
                     await source.wait_acked(queue.append_many([PAYLOAD] * WARM_UP))
-                return [await _walk(queue) for _ in range(excerpts)]
+                return [await _walk(queue, source) for _ in range(excerpts)]
 
 
-async def _walk(queue: cqrepl.Queue) -> Walk:
+async def _walk(queue: cqrepl.Queue, source: cqrepl.Source) -> Walk:
     await trio.sleep(REST_SECONDS)
-    watch = Watch(queue)
+    watch = Watch(source)
     with watch.on():
         index = queue.append(PAYLOAD)
     append_count, watch.index = len(watch.calls), index
