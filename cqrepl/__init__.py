@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cqrepl.net.rundirectory import usual_run_dir
     from cqrepl.net.settings import NetSettings
     from cqrepl.net.tlscredentials import BadCredentials
+    from cqrepl.page.server import PageRefused
     from cqrepl.protocol import (
         PAYLOAD_MAX,
         AckPolicy,
@@ -173,6 +174,7 @@ __all__ = [
     "OnTimeout",
     "OpenedQueue",
     "OtherQueue",
+    "PageRefused",
     "Pauser",
     "Program",
     "Promotion",
@@ -291,6 +293,7 @@ _HOMES: Final = {
     "OnTimeout": "cqrepl.protocol.ackpolicy",
     "OpenedQueue": "cqrepl.replicator.openedqueue",
     "OtherQueue": "cqrepl.replicator.agreement.identities",
+    "PageRefused": "cqrepl.page.server",
     "Pauser": "cqrepl.queue",
     "Program": "cqrepl.net.program",
     "Promotion": "cqrepl.cluster.promotion",

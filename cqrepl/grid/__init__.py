@@ -8,6 +8,19 @@
 """
 
 from cqrepl.grid.clientcopy import Mode, ReadOnlyMap
+from cqrepl.grid.errors import (
+    Conflict,
+    CrossPartition,
+    GridError,
+    GridFull,
+    GridRefused,
+    LoaderError,
+    LockTimeout,
+    NotServing,
+    OutcomeUnknown,
+    TokenLost,
+    TokenTimeout,
+)
 from cqrepl.grid.gridsettings import (
     GridSettings,
     Locks,
@@ -22,18 +35,29 @@ from cqrepl.grid.partition.token import Token
 from cqrepl.grid.remotegrid import RemoteGrid, connect
 
 __all__ = [
+    "Conflict",
+    "CrossPartition",
+    "GridError",
+    "GridFull",
+    "GridRefused",
     "GridSession",
     "GridSettings",
+    "LoaderError",
     "LocalGrid",
+    "LockTimeout",
     "Locks",
     "MapSettings",
     "Mode",
+    "NotServing",
+    "OutcomeUnknown",
     "ReadOnlyMap",
     "Reads",
     "RemoteGrid",
     "ReplicaSettings",
     "Status",
     "Token",
+    "TokenLost",
+    "TokenTimeout",
     "connect",
     "local",
 ]

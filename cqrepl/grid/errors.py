@@ -11,6 +11,10 @@ class GridRefused(GridError, Refused):
     """A request, a value or a setting that a grid does not take."""
 
 
+class NotServing(GridRefused):
+    """This host does not serve a partition now, and nothing was done; another one may."""
+
+
 class Conflict(GridError):
     """An entry is another one than a transaction has read, or than it expects: nothing of the
     transaction was written.

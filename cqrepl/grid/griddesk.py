@@ -28,11 +28,12 @@ from cqrepl.grid.errors import (
     GridFull,
     LoaderError,
     LockTimeout,
+    NotServing,
     OutcomeUnknown,
     TokenLost,
     TokenTimeout,
 )
-from cqrepl.grid.gridgroup import GridGroup, NotServing, group_name
+from cqrepl.grid.gridgroup import GridGroup, group_name
 from cqrepl.grid.gridsettings import GridSettings, Reads
 from cqrepl.grid.partition.gridwords import (
     MESSAGE_MAX,

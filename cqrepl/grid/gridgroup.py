@@ -29,6 +29,7 @@ from cqrepl.grid.errors import (
     GridRefused,
     LoaderError,
     LockTimeout,
+    NotServing,
     OutcomeUnknown,
     TokenLost,
     TokenTimeout,
@@ -61,10 +62,6 @@ TOKEN_PAUSE_SECONDS: Final = 0.001  # between two looks at what is safe
 RECOVERY_PAUSE_SECONDS: Final = 1.0
 WATCH_SECONDS: Final = 0.02  # from one look to the next, where there are watchers
 _logger: Final = logging.getLogger(__name__)
-
-
-class NotServing(GridRefused):
-    """This host does not serve a partition now, and nothing was done; another one may."""
 
 
 @dataclass(slots=True, eq=False)

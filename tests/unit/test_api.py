@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import cqrepl
+import cqrepl.grid
 import cqrepl.protocol
 import cqrepl.queue
 from cqrepl.net.errors import NetError
@@ -105,7 +106,8 @@ def test_everything_of_the_queue_and_every_error_has_a_public_name() -> None:
     assert set(cqrepl.queue.__all__) <= set(cqrepl.__all__)
     for base in (cqrepl.QueueError, NetError):
         for error in (base, *children(base)):
-            assert getattr(cqrepl, error.__name__) is error
+            room = cqrepl.grid if error.__module__.startswith("cqrepl.grid.") else cqrepl
+            assert getattr(room, error.__name__) is error
 
 
 def children(base: type[Exception]) -> Iterator[type[Exception]]:
