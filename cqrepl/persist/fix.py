@@ -196,8 +196,9 @@ class FixSessionStore:
         with self._guard:
             self._look()
             stored = self._out.append(_NUMBER.pack(number) + message)
-            self._sent.take(int(stored), number, has_message=bool(message))
-            return stored
+            if stored == self._sent.next:
+                self._sent.take(int(stored), number, has_message=bool(message))
+            return stored  # else another store of the session has written: the next look has all
 
     def _note(self, number: int, message: bytes) -> None:
         with self._guard:
@@ -217,7 +218,7 @@ class _SentIndex:
 
     def __init__(self) -> None:
         self.last = 0
-        self._next = 1  # logical index
+        self.next = 1  # logical index
         self._gen = -1
         self._numbers = array("I")  # ascending
         self._places = array("q")
@@ -225,17 +226,17 @@ class _SentIndex:
     def look(self, out: PersistentSequence[bytes]) -> None:
         """Takes what is new in the sequence."""
         if self._gen != out.generation:
-            self._gen, self._next, self.last = out.generation, out.first_index, 0
+            self._gen, self.next, self.last = out.generation, out.first_index, 0
             self._numbers, self._places = array("I"), array("q")
         end = out.next_index
-        while self._next < end:
-            for item in out.read_range(self._next, min(self._next + _AT_ONCE, end) - 1):
+        while self.next < end:
+            for item in out.read_range(self.next, min(self.next + _AT_ONCE, end) - 1):
                 (number,) = _NUMBER.unpack_from(item)
-                self.take(self._next, number, has_message=len(item) > _NUMBER.size)
+                self.take(self.next, number, has_message=len(item) > _NUMBER.size)
 
     def take(self, place: int, number: int, *, has_message: bool) -> None:
         """An item of the sequence, the next one."""
-        self._next, self.last = place + 1, number
+        self.next, self.last = place + 1, number
         if not has_message:
             return
         at = bisect_left(self._numbers, number)

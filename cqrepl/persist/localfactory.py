@@ -1,6 +1,7 @@
 """Storages in one directory of this machine, without any network: the same records, one log."""
 
 import fcntl
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -13,17 +14,18 @@ from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import PersistError
 from cqrepl.persist.factory import PersistenceFactory
 from cqrepl.persist.storage.logreader import LogReader
-from cqrepl.persist.storage.records import StorageRecord, decode_record
+from cqrepl.persist.storage.records import StorageRecord, decode_record, id_in
 from cqrepl.persist.storage.storagecore import WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Head, Numberer, head_of
 from cqrepl.persist.storage.storageservice import item_of
-from cqrepl.persist.storage.storagetable import StorageTable
-from cqrepl.queue import Queue
+from cqrepl.persist.storage.storagetable import Storage, StorageTable
+from cqrepl.queue import ExcerptTooLarge, Queue
 from cqrepl.surroundings import surroundings
 from wire import WireError
 
 LOCK_NAME: Final = "storages.lock"
 ROLL_CYCLE: Final = "FAST_DAILY"
+_logger: Final = logging.getLogger(__name__)
 
 
 class LocalCore:
@@ -39,12 +41,16 @@ class LocalCore:
         self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            self._queue = Queue.open_for_append(path, create=ROLL_CYCLE)
+        except BlockingIOError:
             os.close(self._lock)
             raise PersistError(f"{path}: another process has these storages open") from None
-        self._guard = threading.RLock()
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._guard = threading.Lock()
+        self._is_open = True
         self._table = StorageTable()
-        self._queue = Queue.open_for_append(path, create=ROLL_CYCLE)
         self._log = LogReader(path)
         self._is_unsure = True
         self._numbering: Numberer
@@ -55,14 +61,25 @@ class LocalCore:
         with closing(self._queue.tailer()) as tailer:
             while (batch := tailer.next_batch()) is not None:
                 for index, data in batch:
-                    try:
-                        record = decode_record(data, with_item=False)
-                    except WireError as error:
-                        text = f"excerpt {index:#x}: {error}"
-                        raise PersistError(f"{self._queue.path}: {text}") from error
-                    self._table.apply(index, record)
+                    self._take(index, data)
         self._numbering = Numberer(self._table.storages.get, 0)
         self._is_unsure = False
+
+    def _take(self, index: int, data: memoryview | bytes) -> None:
+        """Takes a record; one that cannot be read, or does not follow, stops its storage alone."""
+        try:
+            applied = self._table.apply(index, decode_record(data, with_item=False))
+        except WireError as error:
+            if not self._table.storages:  # it is the log of something else
+                text = f"excerpt {index:#x}: {error}"
+                raise PersistError(f"{self._queue.path}: {text}") from error
+            storage = self._table.storages.get(id_in(data))
+            if storage is not None:
+                self._table.damage(storage, str(error), index)
+            _log_damage(storage, index, str(error))
+            return
+        if applied.is_news:
+            _log_damage(applied.storage, index, applied.refused)
 
     def _known(self) -> Numberer:
         if self._is_unsure:
@@ -75,8 +92,12 @@ class LocalCore:
             record = make(self._known())
             if record is None:
                 return None
+            data = record.encoded()
             self._is_unsure = True  # an append that fails may have landed
-            ref = self._queue.append(record.encoded())
+            try:
+                ref = self._queue.append(data)
+            except ExcerptTooLarge as error:
+                raise ValueError(str(error)) from error
             self._table.apply(ref, record)
             self._numbering.take(record, ref)
             self._is_unsure = False
@@ -120,9 +141,16 @@ class LocalCore:
     def close(self) -> None:
         """Lets go of the directory."""
         with self._guard:
-            self._log.close()
-            self._queue.close()
-            os.close(self._lock)
+            if self._is_open:
+                self._is_open = False
+                self._log.close()
+                self._queue.close()
+                os.close(self._lock)
+
+
+def _log_damage(storage: Storage | None, index: int, why: str) -> None:
+    name = "of no storage that is known" if storage is None else f"of {storage.name!r}"
+    _logger.error("a record %s cannot be taken, excerpt %#x: %s", name, index, why)
 
 
 class LocalPersistenceFactory(PersistenceFactory):

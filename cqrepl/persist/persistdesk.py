@@ -67,6 +67,7 @@ class _Asker:
     """
 
     def __init__(self) -> None:
+        self.control: SyncHalf | None = None
         self.data: SyncHalf | None = None
         self.frozen: dict[int, Storage] | None = None
         self.pos = 0
@@ -146,7 +147,9 @@ class PersistDesk:
         visit = self._visits.setdefault((link, group), _Asker())
         if part == DATA:
             visit.data = half
-        elif said.name == "GET_ALL_RESOURCES":
+            return
+        visit.control = half
+        if said.name == "GET_ALL_RESOURCES":
             self._list(service, visit, half, said)
         elif said.name == "SYNC_REQ":
             await self._answer(service, visit, half, said)
@@ -175,6 +178,9 @@ class PersistDesk:
         data, id_ = visit.data, said.number("id")
         if data is None:
             half.end("expected a word on data before SYNC_REQ, got none")
+            return
+        if data.has_unsent:
+            data.end("expected one SYNC_REQ at a time, got another before its answer was taken")
             return
         storage, pos = None, visit.pos
         if visit.frozen is not None:
@@ -257,6 +263,7 @@ class PersistDesk:
         *,
         is_last: bool,
     ) -> None:
+        gen = storage.gen
         got = await conversation.sync(storage.id, storage, service.position)
         self.requests += not got.is_early
         if got.storage is None:
@@ -267,7 +274,8 @@ class PersistDesk:
             return
         await service.led.feed.reached(got.pos - 1)
         with service.guard:
-            if service.table.storages.get(storage.id) is storage:  # no state has come meanwhile
+            is_same = service.table.storages.get(storage.id) is storage and storage.gen == gen
+            if is_same and storage.damage:  # no state and no reset has come meanwhile
                 service.table.repair(got.storage, got.pos)
         _logger.info("%s: storage %r is whole again", service.led, got.storage.name)
 
@@ -306,6 +314,10 @@ class PersistDesk:
 
     @staticmethod
     async def _whole(conversation: "Conversation", row: Row) -> Storage:
+        if row.damage:  # it is told to no host; others are
+            lost = Storage(row.id, row.kind, row.name, row.gen, row.at, row.epoch, row.first)
+            lost.damage, lost.since = row.damage, -1
+            return lost
         got = await conversation.sync(row.id, None, 0)
         if got.storage is None:
             raise SyncFailed(got.why)
@@ -446,4 +458,4 @@ def _write(folder: Path, group: str, pos: LogPos, storages: Iterable[Storage]) -
 
 
 def _is_over(visit: _Asker) -> bool:
-    return visit.data is not None and visit.data.is_over
+    return any(half is not None and half.is_over for half in (visit.control, visit.data))

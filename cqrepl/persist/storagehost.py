@@ -95,8 +95,10 @@ class StorageHost:
         """Returns once the host has begun.
 
         Raises:
-            PersistError: it could not; its cause says why.
+            PersistError: it could not, or it runs; its cause says why.
         """
+        if self._thread is not None and self._thread.is_alive():
+            raise PersistError("expected a host that has ended, got one that runs")
         self._begun.clear()
         self._fault = None
         self._thread = threading.Thread(target=self._run, name="storages", daemon=True)
@@ -188,6 +190,7 @@ class StorageHost:
             for calls, hosts in ((self.met, now - known), (self.parted, known - now)):
                 for each in sorted(hosts):
                     for call in list(calls):
-                        await trio.to_thread.run_sync(call, each)
+                        with Contained(partial(_logger.error, "a call of a program failed: %r")):
+                            await trio.to_thread.run_sync(call, each)
             known = now
             await trio.sleep(LOOK_SECONDS)

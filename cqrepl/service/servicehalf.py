@@ -105,6 +105,11 @@ class Half(Generic[W]):
         assert self.cid is not None
         self._link.wake(self.cid)
 
+    @property
+    def has_unsent(self) -> bool:
+        """The other side has not taken all yet."""
+        return bool(self._waiting)
+
     def end(self, why: str) -> None:
         """Ends the conversation on both sides."""
         if not self.is_over and self.cid is not None:

@@ -143,3 +143,24 @@ def test_a_host_that_cannot_begin_says_why(tmp_path: Path) -> None:
         again = StorageHost(first._settings, [StorageSettings(group=GROUP)])
         with pytest.raises(PersistError, match="the host has not begun"):
             again.start()
+
+
+def test_a_call_of_a_program_that_raises_ends_no_host(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = hosts(tmp_path)
+    heard: list[int] = []
+
+    def met(host: int) -> None:
+        heard.append(host)
+        raise ValueError("of a program")
+
+    both[1].met.append(met)
+    with both[1], both[2]:
+        until(lambda: heard == [2])
+        until(lambda: "a call of a program failed: ValueError('of a program')" in caplog.text)
+        until(both[1].services[GROUP].leads)
+        orders = both[1].factory().get_or_create_queue("o", StringSerializer(), timeout=SECONDS)
+        assert orders.append("buy").is_acked
+        with pytest.raises(PersistError, match="expected a host that has ended"):
+            both[1].start()

@@ -190,7 +190,8 @@ async def test_damage_in_the_state_of_a_backup_asks_for_one_storage_once(
 
 
 def is_damaged(service: StorageService) -> bool:
-    return bool(service.table.storages[correlation_id("bad")].damage)
+    storage = service.table.storages.get(correlation_id("bad"))
+    return storage is not None and bool(storage.damage)
 
 
 async def test_a_record_that_cannot_be_read_stops_its_storage_alone(

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 from cqrepl.persist.storage.records import StorageRecord, decode_record
 from cqrepl.persist.storage.storagecore import WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Numberer
-from cqrepl.queue import Cycle, Index, Queue, cycle_of
+from cqrepl.queue import Cycle, Index, Queue, QueueError, cycle_of
+from wire import WireError
 
 LIVE_MAX: Final = 0.25  # of the bytes of a store file that is emptied
 
@@ -75,10 +76,14 @@ def _keep(service: Compacted, queue: Queue, at: int, item: tuple[int, int, int])
     id_, gen, index = item
     with closing(queue.tailer(Index(at))) as tailer:
         excerpt = tailer.next_excerpt()
-        assert excerpt is not None
-        assert excerpt.index == at
-        record = decode_record(excerpt.data)
+        if excerpt is None or excerpt.index != at:
+            return False  # it was removed meanwhile, and its file has gone
+        try:
+            record = decode_record(excerpt.data)
+        except WireError as error:
+            raise QueueError(f"expected an item: {error}", index=Index(at)) from error
     data = record.item
-    assert data is not None
-    assert (record.id, record.index, record.gen) == (id_, index, gen)
+    if data is None or (record.id, record.index, record.gen) != (id_, index, gen):
+        got = f"got {record.op.value} {record.index} of {record.id:#x}"
+        raise QueueError(f"expected item {index} of {id_:#x}, {got}", index=Index(at))
     return service.write(lambda numbering: numbering.keep(id_, index, gen, data)) is not None

@@ -21,6 +21,7 @@ host that wrote it led, 0 where it was never promoted. A field that is not known
 
 import hashlib
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -29,8 +30,9 @@ from wire import Reader, WireError, Writer
 from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, FLOATS, Code
 
 NAME_MAX: Final = 128  # characters
-ITEM_MAX: Final = 16 << 20  # bytes
+ITEM_MAX: Final = (16 << 20) - 1024  # bytes; an excerpt of 16 MiB holds the rest of a record, too
 INDEX_FIRST: Final = 1
+NUMBER_MAX: Final = 1 << 62  # of an index or a generation: those which follow fit, too
 _ID_MASK: Final = (1 << 63) - 1
 
 
@@ -184,7 +186,7 @@ def _values(block: Reader, *, with_item: bool) -> dict[str, Any]:
     while block.peek_code() is not None:
         name = block.read_name()
         if name in _NUMBERS:
-            found.setdefault(name, block.read_int())
+            found.setdefault(name, _checked(name, block.read_int()))
         elif name in _TEXTS:
             found.setdefault(name, block.read_text() or "")
         elif name == "item":
@@ -197,6 +199,22 @@ def _values(block: Reader, *, with_item: bool) -> dict[str, Any]:
         else:
             block.skip_value()
     return found
+
+
+def _checked(name: str, number: int) -> int:
+    max_ = NUMBER_MAX if name in ("index", "gen") else _ID_MASK
+    if not 0 <= number <= max_:
+        raise WireError(f"expected a number from 0 to {max_} in the field {name!r}, got {number}")
+    return number
+
+
+def id_in(data: memoryview | bytes) -> int:
+    """The id in a record that cannot be read; -1 where there is none to be found."""
+    with suppress(WireError):
+        reader = Reader(data)
+        reader.read_name()
+        return reader.read_block().read_fields()["id"].read_int()
+    return -1
 
 
 def correlation_id(name: str) -> int:

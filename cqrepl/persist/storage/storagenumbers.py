@@ -13,6 +13,7 @@ from cqrepl.persist.errors import Gone, OtherKind, StorageDamaged
 from cqrepl.persist.storage.records import (
     INDEX_FIRST,
     ITEM_MAX,
+    NUMBER_MAX,
     Op,
     StorageKind,
     StorageRecord,
@@ -141,8 +142,9 @@ class Numberer:
         assert head is not None, "a storage is created first"
         if head.kind is not StorageKind.SEQUENCE:
             raise OtherKind(f"expected a sequence, got the {head.kind} {head.name!r}")
-        if next_index < INDEX_FIRST:
-            raise ValueError(f"expected an index from {INDEX_FIRST} on, got {next_index}")
+        if not INDEX_FIRST <= next_index <= NUMBER_MAX:
+            expected = f"expected an index from {INDEX_FIRST} to {NUMBER_MAX}"
+            raise ValueError(f"{expected}, got {next_index}")
         return self._record(Op.RESET, head, next_index, gen=head.gen + 1, at=now)
 
     def keep(self, id_: int, index: int, gen: int, item: bytes) -> StorageRecord:

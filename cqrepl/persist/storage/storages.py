@@ -4,6 +4,7 @@ All calls are for threads, and may wait; those that end in `_task` are for tasks
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +15,10 @@ from cqrepl.persist.errors import Gone, NotNext
 from cqrepl.persist.storage.records import StorageRecord
 from cqrepl.persist.storage.storagecore import StorageCore, WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Head, Numberer
+from cqrepl.protocol.programfault import Contained
 
 _AT_ONCE: Final = 1000  # items that are read in one step
+_logger: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -218,7 +221,8 @@ class PersistentSequence(Generic[T]):
     Args:
         indexer: the logical index that an item says it has; None: it says none.
         on_gap: an item that says another one than is next is refused; or, with `report`, taken as
-            the next one, and `on_report` is called with what was expected and what came.
+            the next one, and then `on_report` is called with what was expected and what came. One
+            that raises is logged: the item is there.
     """
 
     def __init__(
@@ -266,11 +270,18 @@ class PersistentSequence(Generic[T]):
             NotLeader, TypeError, ValueError, StorageDamaged, QueueError, OSError: as
                 `PersistentQueue.append`.
         """
-        return self._at.write(self._appending(item))
+        make, others = self._appending(item)
+        stored = self._at.write(make)
+        self._report(others)
+        return stored
 
     async def append_task(self, item: T) -> StoredIndex:
         """The same in a task."""
-        return await self._at.write_task(self._appending(item))
+        make, others = self._appending(item)
+        stored = await self._at.write_task(make)
+        if others:
+            await in_thread(partial(self._report, others))
+        return stored
 
     def reset(self, next_index: int = 1) -> StoredIndex:
         """All items go; the next one has this logical index.
@@ -307,19 +318,30 @@ class PersistentSequence(Generic[T]):
         found = await self._at.core.read_task(self._at.id, first, last)
         return [self._at.serializer.decode(each) for each in found]
 
-    def _appending(self, item: T) -> Callable[[Numberer], StorageRecord]:
+    def _report(self, others: list[tuple[int, int]]) -> None:
+        """The items are there, and no lock is held: the program may call what it likes."""
+        told = partial(_logger.error, "storage %r: its on_report has failed: %r", self.name)
+        for expected, got in others:
+            with Contained(told):
+                self._on_report(expected, got)
+
+    def _appending(
+        self, item: T
+    ) -> tuple[Callable[[Numberer], StorageRecord], list[tuple[int, int]]]:
+        """Numbers an item; and the other index that it says, once it has been numbered."""
         data = self._at.encoded(item)
         said = None if self._indexer is None else self._indexer(item)
+        others: list[tuple[int, int]] = []
 
         def make(numbering: Numberer) -> StorageRecord:
             record = numbering.append(self._at.id, data)
             if said is not None and said != record.index:
                 if self._refuses:
                     raise NotNext(self.name, record.index, said)
-                self._on_report(record.index, said)
+                others.append((record.index, said))
             return record
 
-        return make
+        return make, others
 
     def _resetting(self, next_index: int) -> Callable[[Numberer], StorageRecord]:
         now = self._at.core.now()

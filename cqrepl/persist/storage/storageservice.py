@@ -30,13 +30,13 @@ from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import Gone, NotLeader, StorageDamaged
 from cqrepl.persist.storage.compaction import compact
 from cqrepl.persist.storage.logreader import LogReader
-from cqrepl.persist.storage.records import StorageRecord, decode_record
+from cqrepl.persist.storage.records import StorageRecord, decode_record, id_in
 from cqrepl.persist.storage.storagecore import WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Head, Numberer, head_of
 from cqrepl.persist.storage.storagetable import Storage, StorageTable
 from cqrepl.protocol import AckPolicy
 from cqrepl.protocol.ackpolicy import PRESETS, OnTimeout
-from cqrepl.queue import ExcerptBatch, Queue, QueueError, QueueLocked
+from cqrepl.queue import ExcerptBatch, ExcerptTooLarge, Queue, QueueError, QueueLocked
 from cqrepl.queue.format.logpos import LogPos
 from cqrepl.queue.read.registration import Readers
 from cqrepl.replicator.followfeed import FollowFeed, ServiceFailed
@@ -44,7 +44,7 @@ from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, Steppe
 from cqrepl.replicator.marks.ackboard import WaitEnded
 from cqrepl.service.ledservice import AT_ONCE, LedService
 from cqrepl.surroundings import surroundings
-from wire import Reader, WireError
+from wire import WireError
 
 READER: Final = "storages"
 SAVES_MIN: Final = 100  # records between two states that are saved as items have gone
@@ -146,7 +146,12 @@ class StorageService:
         """Writes the state."""
         self.table.snapshot(out)
         self._saved_records = self.led.feed.records
-        self._floors.append(self.position if (lowest := self.table.lowest()) is None else lowest)
+        with self.guard:
+            storages = self.table.storages.values()
+            is_whole = not any(each.damage and not each.asked for each in storages)
+            lowest = self.table.lowest()
+        if is_whole:  # what another host says of a damaged one may stand anywhere
+            self._floors.append(self.position if lowest is None else lowest)
         self._hold_files()
 
     def restore(self, source: BinaryIO, at: LogPos) -> None:
@@ -169,7 +174,7 @@ class StorageService:
 
     def _unreadable(self, index: int, data: memoryview | bytes, error: WireError) -> None:
         with self.guard:
-            storage = self.table.storages.get(_id_in(data))
+            storage = self.table.storages.get(id_in(data))
             if storage is not None:
                 self.table.damage(storage, str(error), index)
         self._note_damage(storage, index, str(error))
@@ -195,7 +200,7 @@ class StorageService:
             await trio.sleep(_LOOK_SECONDS)
             if trio.current_time() - looked_at >= self.settings.compact_seconds:
                 looked_at = trio.current_time()
-                with suppress(NotLeader, QueueError):
+                with suppress(NotLeader, QueueError, OSError):
                     await in_thread(partial(compact, self, self.led.feed.path))
 
     def stop_serving(self) -> None:
@@ -267,8 +272,11 @@ class StorageService:
             record = make(lead.numbering)
             if record is None:
                 return None
+            data = record.encoded()
             try:
-                ref = lead.leading.append([record.encoded()], policy=AT_ONCE)
+                ref = lead.leading.append([data], policy=AT_ONCE)
+            except ExcerptTooLarge as error:  # nothing was written
+                raise ValueError(str(error)) from error
             except BaseException as error:
                 lead.is_unsure = True
                 if isinstance(error, SteppedDown | QueueLocked | Refused):
@@ -398,9 +406,10 @@ class StorageService:
             return storage.refs(first, last), storage.name
 
     def _log(self) -> LogReader:
-        if self._reader is None:
-            self._reader = LogReader(self.led.feed.path)
-        return self._reader
+        with self.guard:
+            if self._reader is None:
+                self._reader = LogReader(self.led.feed.path)
+            return self._reader
 
     def live_below(self, ref: int) -> list[tuple[int, int, int, int]]:
         """The id, generation, logical index and excerpt of each item that stands below one."""
@@ -441,15 +450,6 @@ class StorageService:
                 "unacknowledged": self.unknown_waits,
                 "fault": None if fault is None else str(fault),
             }
-
-
-def _id_in(data: memoryview | bytes) -> int:
-    """The id in a record that cannot be read; -1 where there is none to be found."""
-    with suppress(WireError):
-        reader = Reader(data)
-        reader.read_name()
-        return reader.read_block().read_fields()["id"].read_int()
-    return -1
 
 
 def item_of(data: bytes, id_: int, index: int, name: str) -> bytes:

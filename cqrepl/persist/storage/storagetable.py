@@ -44,6 +44,7 @@ class Storage:
         first: the logical index of the first item that is there.
         damage: why it takes no more; empty where it does.
         asked: the host that leads has been asked for what is missing.
+        since: of a damaged one, it had all before this excerpt; -1 where that is not known.
     """
 
     id: int
@@ -55,6 +56,7 @@ class Storage:
     first: int = INDEX_FIRST
     damage: str = ""
     asked: bool = False
+    since: int = 0
     held: list[Held] = field(default_factory=list)
     _refs: "array[int]" = field(default_factory=lambda: array("q"))
     _gone: int = 0  # entries of the array that were removed
@@ -168,7 +170,7 @@ class StorageTable:
         """The storage takes nothing more from this excerpt on."""
         is_news = not storage.damage
         if is_news:
-            storage.damage, storage.asked = why, False
+            storage.damage, storage.asked, storage.since = why, False, ref
             storage.held.clear()
         if record is not None:
             self._hold(storage, ref, record)
@@ -281,5 +283,6 @@ def _read(source: BinaryIO) -> Iterator[Storage]:
         id_, kind, gen, at, epoch, first, name_bytes, damage_bytes, count = head
         name, damage = source.read(name_bytes).decode(), source.read(damage_bytes).decode()
         storage = Storage(id_, _KINDS[kind], name, gen, at, epoch, first, damage)
+        storage.since = -1 if damage else 0
         storage._refs.frombytes(source.read(8 * count))
         yield storage

@@ -41,6 +41,7 @@ _FIELDS: Final[FieldKinds] = {
     "index": int,
     "gen": int,
     "at": int,
+    "since": int,
     "epoch": int,
     "first": int,
     "next": int,
@@ -97,7 +98,7 @@ def listed(
         if len(rows) >= FRAME_MAX:
             yield FieldWords("RESOURCE_LIST", {"rows": bytes(rows), "more": 1, "pos": pos})
             rows.clear()
-        name, damage = each.name.encode(), each.damage.encode()[:_TEXT_MAX]
+        name, damage = each.name.encode(), each.damage[: _TEXT_MAX // 4].encode()
         kind = _KINDS.index(each.kind)
         timeout_ms = round(timeouts.get(each.id, -0.001) * 1000)
         numbers = (each.id, kind, each.gen, each.at, each.epoch, each.first, each.next, timeout_ms)
@@ -144,6 +145,10 @@ def request(id_: int, own: Storage | None, pos: int) -> FieldWords:
     if own is None or not own.name:  # nothing of it is known
         return FieldWords("SYNC_REQ", {"id": id_, "index": 0, "gen": 0, "pos": pos})
     values: dict[str, int | str | bytes] = {"id": id_, "index": own.next, "gen": own.gen}
+    if own.since < 0:  # items that it has may stand elsewhere by now
+        values["index"] = 0
+    elif own.since:
+        values["since"] = own.since
     if own.kind is StorageKind.SEQUENCE:
         values["at"] = own.at
     return FieldWords("SYNC_REQ", values | {"pos": pos})
@@ -160,7 +165,7 @@ def answer(storage: Storage, asked: FieldWords, pos: int) -> Iterator[FieldWords
         return
     index = asked.number("index")
     is_same = asked.number("gen") == storage.gen and 0 < index <= storage.next
-    begin = max(index, storage.first) if is_same else storage.first
+    begin = _moved(storage, index, asked.number("since")) if is_same else storage.first
     yield FieldWords(
         "SYNC_REQ_ACCEPTED",
         {
@@ -183,6 +188,16 @@ def answer(storage: Storage, asked: FieldWords, pos: int) -> Iterator[FieldWords
         refs = storage.refs(at, min(at + FRAME_MAX // 8, storage.next) - 1)
         yield FieldWords("SYNC_DATA", {"id": storage.id, "index": at, "refs": refs.tobytes()})
     yield FieldWords("SYNC_FINISHED", {"id": storage.id, "pos": pos})
+
+
+def _moved(storage: Storage, index: int, since: int) -> int:
+    """The logical index of the first item before `index` that stands at an excerpt from `since` on;
+    else that of the first one that is missing."""
+    begin = max(index, storage.first)
+    if since:
+        refs = storage.refs(storage.first, begin - 1)
+        return next((storage.first + n for n, at in enumerate(refs) if at >= since), begin)
+    return begin
 
 
 def refused(id_: int, why: str, *, is_early: bool = False) -> FieldWords:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cqrepl.persist.storage.records import (
     NAME_MAX,
+    NUMBER_MAX,
     WITH_ITEM,
     Op,
     StorageKind,
@@ -26,6 +27,7 @@ from wire import Reader, WireError, Writer
 VECTORS = Path(__file__).parents[2] / "vectors/persist/records.jsonl"
 ROWS = [json.loads(line) for line in VECTORS.read_text().splitlines()]
 LONGS = st.integers(0, (1 << 63) - 1)
+COUNTS = st.integers(0, NUMBER_MAX)
 
 
 def record_of(fields: dict[str, Any]) -> StorageRecord:
@@ -51,7 +53,7 @@ def test_records_are_the_bytes_of_their_vectors(row: dict[str, Any]) -> None:
 
 @given(
     op=st.sampled_from([each for each in Op if each is not Op.CREATE]),
-    numbers=st.tuples(LONGS, LONGS, LONGS, LONGS, LONGS),
+    numbers=st.tuples(LONGS, COUNTS, COUNTS, LONGS, LONGS),
     item=st.binary(max_size=300),
 )
 def test_records_are_read_as_they_were_written(

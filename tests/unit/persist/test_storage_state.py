@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from cqrepl.commands.statuspage import page
 from cqrepl.persist.errors import Gone, NotNext, OtherKind
-from cqrepl.persist.storage.records import Op, StorageKind, StorageRecord, correlation_id
+from cqrepl.persist.storage.records import (
+    Op,
+    StorageKind,
+    StorageRecord,
+    correlation_id,
+    decode_record,
+)
 from cqrepl.persist.storage.storagenumbers import Numberer
 from cqrepl.persist.storage.storagetable import Storage, StorageTable
 from cqrepl.persist.storage.syncwords import (
@@ -23,6 +29,7 @@ from cqrepl.persist.storage.syncwords import (
     request,
     rows_of,
 )
+from wire import WireError
 
 ID = correlation_id("s")
 SEQUENCE = StorageKind.SEQUENCE
@@ -140,13 +147,56 @@ def test_a_record_that_is_missing_or_misplaced_is_damage_or_without_effect(
             )
         return
     pos = max(len(records) // 2 + 1, storage.held[0].ref)  # the leader is as far, or waits
-    got = SyncAnswer(storage)
-    for each in answer(applied(records[:pos]).storages[ID], request(ID, storage, 0), pos):
-        got.take(each)
-    assert got.storage is not None
-    table.repair(got.storage, pos)
+    repair(table, applied(records[:pos]), pos)
     if how == "drop":
         assert state(table) == state(applied(records))
+
+
+def repair(table: StorageTable, leader: StorageTable, pos: int) -> None:
+    storage = table.storages[ID]
+    got = SyncAnswer(storage)
+    for each in answer(leader.storages[ID], request(ID, storage, 0), pos):
+        got.take(decode_sync(each.encoded()))
+    assert got.storage is not None
+    table.repair(got.storage, pos)
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_an_item_that_is_kept_while_a_storage_is_damaged_stands_where_the_leader_says(
+    is_restored: bool,
+) -> None:
+    """Its old store file may go."""
+    records = written([0, 0, 0, 0])
+    keep = StorageRecord(op=Op.KEEP, id=ID, index=2, gen=0, epoch=1, item=b"1")
+    table = StorageTable()
+    for ref, record in enumerate(records):
+        if ref != 3:  # an item is lost there, so the next one jumps
+            table.apply(ref, record)
+    assert table.storages[ID].damage
+    leader = applied([*records, keep])
+    table.apply(5, keep)
+    if is_restored:
+        table.restore(io.BytesIO(state(table)))
+    repair(table, leader, 6)
+    assert list(table.storages[ID].refs(1, 4)) == [1, 5, 3, 4]
+    assert state(table) == state(leader)
+
+
+def test_a_number_beyond_what_a_state_can_hold_is_no_record() -> None:
+    record = StorageRecord(op=Op.APPEND, id=ID, index=(1 << 63) - 1, item=b"")
+    with pytest.raises(WireError, match=r"expected a number from 0 to .* in the field 'index'"):
+        decode_record(record.encoded())
+    numbering = Numberer(applied(written([0])).storages.get, 1)
+    with pytest.raises(ValueError, match="expected an index from 1 to"):
+        numbering.reset(ID, (1 << 62) + 1, 0)
+
+
+def test_the_list_says_a_long_damage_in_whole_characters() -> None:
+    storage = Storage(ID, SEQUENCE, "s", damage="x" + "\N{EURO SIGN}" * 2000)
+    (word,) = listed([storage], 1)
+    (row,) = rows_of(decode_sync(word.encoded()))
+    assert storage.damage.startswith(row.damage)
+    assert row.damage.endswith("\N{EURO SIGN}")
 
 
 @given(steps=STEPS, kind=KINDS)
