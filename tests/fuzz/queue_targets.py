@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from cqrepl.dump import annotatedform, conversation, plainform, quickform, typedform
 from cqrepl.dump.entries import Entry
 from cqrepl.dump.excerptnumbers import cycle_of_file
 from cqrepl.dump.inputs import Input
@@ -28,6 +29,8 @@ _ZEROS: Final = (0, 4, 512, 1 << 14)  # behind what is given: a file ends anywhe
 _LENGTH_MAX: Final = 4096
 _FIRST, _TABLE = 0, 1
 _LOOKS_MAX: Final = 60
+# what is loaded while an input runs counts as its time, and instrumenting takes seconds
+LOADED: Final = (annotatedform, conversation, plainform, quickform, typedform)
 # a header that is not complete is waited for, a second each time: here no writer completes it
 vars(tablestore)["_READY_TIMEOUT_S"] = 0.0
 
