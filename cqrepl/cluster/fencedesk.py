@@ -12,7 +12,7 @@ leader that comes back steps down and follows.
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -104,7 +104,9 @@ class FenceDesk:
         self.lead: Lead  # makes this host the leader, in place of the host that asks
 
     async def connected(self, link: LinkView) -> None:
-        if link.remote_id and FENCE_CAPABILITY in link.capabilities:
+        if FENCE_CAPABILITY not in link.capabilities:
+            self._links.pop(link.remote_id, None)  # it may have been newer before
+        elif link.remote_id:
             self._links[link.remote_id] = link
             for name in self._host.source.names:
                 self._tell(link.remote_id, name)
@@ -112,8 +114,13 @@ class FenceDesk:
     def announce(self, name: str) -> None:
         """This host leads a queue: all that are connected are asked to promise that, if they have
         not."""
-        for host_id in self._host.endpoint.connections.keys() & self._links.keys():
+        for host_id in self._there:
             self._tell(host_id, name)
+
+    @property
+    def _there(self) -> Set[int]:
+        """The hosts that are connected, and can be asked."""
+        return self._host.endpoint.connections.keys() & self._links.keys()
 
     def _tell(self, host_id: int, name: str) -> None:
         queue = self._host.source.queues.get(name)
@@ -251,37 +258,37 @@ class FenceDesk:
                 told, self._told = self._told, []
                 for each in dict.fromkeys(told):
                     if each not in self._announced:
+                        self._announced.add(each)
                         nursery.start_soon(self._announce, *each)
 
     async def _announce(self, host_id: int, name: str, epoch: int) -> None:
-        """Until that host has promised; what keeps it from that may pass."""
-        queue = self._host.source.queues.get(name)
-        if queue is None:  # this host leads it no longer
-            return
-        now = queue.epochs.now
-        members = now.members if now.listed == epoch else frozenset[int]()
-        asked = FenceRequest(verb=FenceVerb.FENCE, epoch=epoch, members=members)
+        """Until that host has promised, or is away: it is told again when it comes. What keeps it
+        from that may pass; so may its silence, while it is connected."""
         seconds, said = PAUSE_SECONDS, ""
-        self._announced.add((host_id, name, epoch))
         try:
-            while self._leads_in(name, epoch):
+            while (asked := self._to_announce(name, epoch)) is not None:
                 try:
                     await self.position(host_id, name, asked)
                     return
-                except Refused as error:
+                except NetError as error:
+                    if isinstance(error, Unreachable) and host_id not in self._there:
+                        return
                     if str(error) != said:
                         _logger.warning("queue %r: epoch %d: %s", name, epoch, error)
                     said = str(error)
                 await trio.sleep(seconds)
                 seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
-        except Unreachable:
-            pass  # it is told when it comes again
         finally:
             self._announced.discard((host_id, name, epoch))
 
-    def _leads_in(self, name: str, epoch: int) -> bool:
+    def _to_announce(self, name: str, epoch: int) -> FenceRequest | None:
+        """The request to promise an epoch; None where this host leads in it no longer."""
         queue = self._host.source.queues.get(name)
-        return queue is not None and queue.epochs.now.promised == epoch
+        if queue is None or queue.epochs.now.promised != epoch:
+            return None
+        now = queue.epochs.now
+        members = now.members if now.listed == epoch else frozenset[int]()
+        return FenceRequest(verb=FenceVerb.FENCE, epoch=epoch, members=members)
 
     async def _answer_all(self) -> None:
         """One after the other of each queue: one that is busy holds up no other one."""

@@ -17,6 +17,7 @@ LONG_SEEDS = range(1, 101)
 # seeds of three hosts for twenty seconds that have found a fault, which was mended
 FOUND = {
     942963712: "a leader that has just stepped down announces its epoch",
+    20020: "a host that is silent when it comes back is not asked again for a promise",
 }
 
 plan = partial(schedule, hosts=3, rate=4.0, changing=True, lease=1.0, seed=3)

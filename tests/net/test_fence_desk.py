@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 import trio
 
+from cqrepl.cluster import fencedesk
+from cqrepl.cluster.fencedesk import FenceDesk
+from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
 from cqrepl.protocol.uber import Router
 from cqrepl.queue.files.epochfile import load_epochs
 from tests.support.replicas import eventually
@@ -43,6 +47,35 @@ async def test_a_queue_that_is_not_there_is_refused(tmp_path: Path) -> None:
         plan = await cluster.hosts[2].leaders.plan("r", 2)
         assert plan.declined == ((3, "host 3: there is no queue 'r'"),)
         assert (await cluster.hosts[2].leaders.plan("q", 2)).unreached == ()
+
+
+async def test_a_host_that_is_busy_for_long_promises_the_latest_epoch_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers one request after the other. The latest one is given up before its turn, and comes
+    again, with the same connection."""
+    ended: list[int] = []  # epochs, of the requests to host 3 that are over
+    position = FenceDesk.position
+
+    async def noted(
+        self: FenceDesk, host_id: int, name: str, request: FenceRequest
+    ) -> CopyPosition:
+        try:
+            return await position(self, host_id, name, request)
+        finally:
+            if (host_id, request.verb) == (3, FenceVerb.FENCE):
+                ended.append(request.epoch)
+
+    monkeypatch.setattr(FenceDesk, "position", noted)
+    async with three_hosts(tmp_path) as cluster:
+        async with cluster.hosts[3].direction.turn("q"):
+            await cluster.hosts[1].leaders.promote("q")
+            monkeypatch.setattr(fencedesk, "ASK_SECONDS", 0.3)
+            await cluster.hosts[2].leaders.promote("q")
+            by_promotion = ended.count(2)
+            await eventually(lambda: ended.count(2) > by_promotion)
+        await eventually(lambda: load_epochs(tmp_path / "3" / "q").promised == 2)
+        await cluster.follow(2)
 
 
 def handlers(cluster: ThreeHosts) -> dict[tuple[int, int], int]:

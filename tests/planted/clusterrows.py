@@ -133,4 +133,12 @@ CLUSTER_ROWS: Final = (
         wrong="        return unproved\n",
         tests=("tests/laboratory/test_elected.py",),
     ),
+    Planted(
+        name="silent-host-never-asked-again",
+        room="cluster",
+        file="fencedesk.py",
+        text="if isinstance(error, Unreachable) and host_id not in self._there:",
+        wrong="if isinstance(error, Unreachable):",
+        tests=("tests/net/test_fence_desk.py", "tests/laboratory/test_elected.py"),
+    ),
 )
