@@ -272,11 +272,11 @@ class GridGroup:
                     taken.append(self._to_append.popleft())
                     records.append(taken[-1].written.words.encoded())
                     size += len(records[-1])
-                index = await in_thread(partial(leading.append, records, policy=AT_ONCE))
+                append = partial(leading.append, records, policy=AT_ONCE)
+                index = await self.led.feed.after(append)
                 self._end = index
                 for nth, each in enumerate(taken):
                     each.index = index - len(taken) + 1 + nth  # one append is of one cycle
-                self.led.feed.wake()
                 nursery.start_soon(self._finish, leading, taken, index)
 
     async def _finish(self, leading: Leading, taken: list[_OnWay], index: int) -> None:

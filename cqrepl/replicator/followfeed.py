@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, Protocol
+from typing import BinaryIO, Final, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -51,6 +51,7 @@ LOOK_SECONDS: Final = 1.0  # to the next look, where no word tells
 RETRY_SECONDS: Final = 0.25  # to the next attempt to open a copy that is not there yet
 _AWAKE_PAUSE_SECONDS: Final = 0.001
 _logger: Final = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Follower(Protocol):
@@ -210,6 +211,11 @@ class FollowFeed:
         self._limiter = trio.CapacityLimiter(1)
         self._wake = trio.Event()
         self._moved = trio.Event()
+        self._rests = False  # until there is more: another task may have a step taken
+        self._steps_elsewhere = 0  # such steps under way
+        self._word: WatchedWord | None = None
+        self._awake_until = 0.0
+        self._failed: Exception | None = None  # a step that another task has had taken
         self._queue: Queue | None = None
         self._tailer: Tailer | None = None
         self._folders = cut_folders(self.path)
@@ -247,6 +253,41 @@ class FollowFeed:
     def wake(self) -> None:
         """There is something to be read. In the event loop."""
         self._wake.set()
+
+    async def after(self, work: Callable[[], T]) -> T:
+        """The result of `work`, as of an append, which is done in a thread; the state has what was
+        appended then, without another way into a thread. Where the feed has something else to do,
+        the state has it later: see `reached`."""
+        if not self._rests or not self._limiter.available_tokens:
+            result = await in_thread(work)
+            self._wake.set()
+            return result
+
+        def do() -> tuple[T, _Step | None]:
+            result = work()
+            if not self._rests:  # it has begun something else meanwhile
+                return result, None
+            steps: list[_Step] = []
+            with Contained(self._fail_later):
+                steps.append(self._step(saves=False))
+            return result, steps[0] if steps else None
+
+        self._steps_elsewhere += 1
+        try:
+            result, step = await in_thread(do, limiter=self._limiter)
+        finally:
+            self._steps_elsewhere -= 1
+        if step is not None:
+            self._word = step.word
+            self._awake_until = trio.current_time() + AWAKE_SECONDS
+            self._tell_moved()
+        if step is None or step.has_more:
+            self._wake.set()
+        return result
+
+    def _fail_later(self, error: Exception) -> None:
+        """It is raised by the next step, of the feed's own."""
+        self._failed = error
 
     def why_unfit(self, end: int | None) -> str:
         """The reason why the service cannot serve what is made of the queue, so its host is not to
@@ -354,13 +395,23 @@ class FollowFeed:
         self._trouble = str(error)
 
     async def _pause(self, word: WatchedWord | None) -> None:
-        awake = AWAKE_SECONDS if surroundings().has_threads and word is not None else 0.0
-        until = trio.current_time() + awake
-        while word is not None and trio.current_time() < until and not self._wake.is_set():
-            if word.has_changed:
+        self._word, self._rests = word, word is not None
+        try:
+            await self._rest()
+        finally:
+            self._rests = False
+
+    async def _rest(self) -> None:
+        awake = AWAKE_SECONDS if surroundings().has_threads and self._rests else 0.0
+        self._awake_until = trio.current_time() + awake
+        while self._word is not None and trio.current_time() < self._awake_until:
+            if not self._steps_elsewhere and self._word.has_changed:
                 return
-            await trio.sleep(_AWAKE_PAUSE_SECONDS)
-        wake = self._wake
+            with trio.move_on_after(_AWAKE_PAUSE_SECONDS):
+                await self._wake.wait()
+            if self._wake.is_set():
+                break
+        wake, word = self._wake, self._word
         with trio.move_on_after(LOOK_SECONDS if word is not None else RETRY_SECONDS):
             if word is None:
                 await wake.wait()
@@ -459,8 +510,15 @@ class FollowFeed:
         self.position = saved.pos
         _logger.info("queue %r: its service has the state of %s", self.name, saved.pos)
 
-    def _step(self) -> _Step:
-        """Applies what is there."""
+    def _step(self, *, saves: bool = True) -> _Step:
+        """Applies what is there.
+
+        Args:
+            saves: a state that is due is saved now, and not with the next step.
+        """
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
         tailer = self._opened()
         if not self._knows_start():
             return _Step(has_more=False, word=None)
@@ -475,6 +533,8 @@ class FollowFeed:
         if self._checkpoints is not None:
             committed = self.committed()
             if self._checkpoints.is_due(self.position.index, committed, self.records):
+                if not saves:
+                    return _Step(has_more=True, word=tailer.watched())
                 self._save(self._checkpoints, committed)
         return _Step(batch is not None, tailer.watched() if batch is None else None)
 

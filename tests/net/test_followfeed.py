@@ -1,5 +1,7 @@
 """A service has the state of its queue on each host, and goes back where the queue was cut."""
 
+import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,65 @@ async def test_what_is_there_is_applied_and_then_what_comes(tmp_path: Path) -> N
         await feed.reached(index)
         assert ledger.held == read(path)
         assert place.told[-1] == index
+
+
+async def test_what_is_appended_by_way_of_the_feed_is_in_the_state_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 5})
+    async with fed(path) as (feed, ledger, place):
+        await feed.reached(written[-1][0])
+        with Queue.open(path) as queue:
+            for _ in range(20):
+                await trio.testing.wait_all_tasks_blocked()
+                index = await feed.after(partial(queue.append, b"more"))
+                assert ledger.held[-1] == (index, b"more")
+                assert feed.position.index == index + 1
+        assert ledger.held == read(path)
+        assert place.told[-1] == index
+
+
+async def test_an_append_does_not_wait_for_a_feed_that_has_much_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 5})
+    goes_on = threading.Event()
+
+    class Slow(Ledger):
+        def apply(self, batch: ExcerptBatch, committed: int) -> None:
+            assert goes_on.wait(60)
+            super().apply(batch, committed)
+
+    ledger = Slow()
+    feed = FollowFeed(Place(path), ledger)
+    with trio.fail_after(60), Queue.open(path) as queue:
+        async with feed.running():
+            index = await feed.after(partial(queue.append, b"more"))
+            assert not ledger.held
+            goes_on.set()
+            await feed.reached(index)
+            assert ledger.held == [*written, (index, b"more")]
+
+
+async def test_a_service_that_fails_at_an_append_is_called_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    calls: list[int] = []
+
+    class Failing(Ledger):
+        def apply(self, batch: ExcerptBatch, committed: int) -> None:
+            calls.append(len(batch))
+            if len(calls) > 1:
+                raise ZeroDivisionError("a mistake of the service")
+            super().apply(batch, committed)
+
+    feed = FollowFeed(Place(path), Failing())
+    with trio.fail_after(60), Queue.open(path) as queue:
+        async with feed.running():
+            await feed.reached(noon_index(sequence=4))
+            await trio.testing.wait_all_tasks_blocked()
+            index = await feed.after(partial(queue.append, b"more"))
+            with pytest.raises(ServiceFailed, match="a mistake of the service"):
+                await feed.reached(index)
+    assert calls == [5, 1]
 
 
 async def test_a_queue_that_comes_later_is_waited_for(tmp_path: Path) -> None:

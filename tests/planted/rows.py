@@ -540,6 +540,14 @@ ROWS: Final = (
         tests=("tests/net/test_followfeed.py",),
     ),
     Planted(
+        name="append-that-is-not-in-the-state",
+        room="replicator",
+        file="followfeed.py",
+        text="        if not self._rests or not self._limiter.available_tokens:\n",
+        wrong="        if True:\n",
+        tests=("tests/net/test_followfeed.py",),
+    ),
+    Planted(
         name="copy-without-its-start-replayed",
         room="replicator",
         file="followfeed.py",
