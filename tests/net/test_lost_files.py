@@ -292,6 +292,30 @@ async def test_a_host_that_was_given_up_and_goes_on_gives_nothing_more(
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 
+async def test_a_host_that_was_silent_is_asked_again_over_the_same_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    produce = _Giver.produce
+    silent: list[_Giver] = []
+
+    def late(giver: _Giver, room: int) -> bytes:
+        if not silent:
+            silent.append(giver)
+        return b"" if giver is silent[0] else produce(giver, room)
+
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await acked(source, written[-1][0])
+            await until_noted(source, sink)
+            monkeypatch.setattr(fetcher, "SILENCE_SECONDS", 0.3)
+            monkeypatch.setattr(lostfiles, "AGAIN_SECONDS", 0.3)
+            monkeypatch.setattr(_Giver, "produce", late)
+            file = lose(tmp_path / "q", "gone")
+            await eventually(lambda: holds(file, 30))
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
 async def test_a_queue_may_be_removed_while_another_one_gets_its_files_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

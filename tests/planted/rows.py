@@ -639,4 +639,12 @@ ROWS: Final = (
         tests=("tests/net/test_grid_hosts.py",),
     ),
     *CLUSTER_ROWS,
+    Planted(
+        name="silent-giver-never-asked-again",
+        room="replicator/lostcycles",
+        file="lostfiles.py",
+        text="if isinstance(error, Unreachable) or _may_pass(error):",
+        wrong="if not isinstance(error, Unreachable) and _may_pass(error):",
+        tests=("tests/net/test_lost_files.py",),
+    ),
 )

@@ -4,7 +4,7 @@ Theory of operation. A queue that has lost one stops as damaged, on both sides. 
 of a connection gives store files, as every host of ours does, what is missing or is not what it was
 comes from there (`fetcher`), and is compared with what was noted. Then the queue goes on, with
 another connection. Where no host has it, the queue stays as it is, and each new connection is
-asked; where a full disk or the like was in the way, the same one again.
+asked; where a full disk or the like was in the way, or a host was silent, the same one again.
 """
 
 import logging
@@ -31,7 +31,7 @@ from cqrepl.replicator.lostcycles.fetchkind import FETCH_CAPABILITY, FetchKind
 from cqrepl.replicator.queuestate.pause import is_passing
 from cqrepl.replicator.queuestate.queues import STUCK_SECONDS, Signal
 
-AGAIN_SECONDS: Final = 10.0  # after a full disk, or the like
+AGAIN_SECONDS: Final = 10.0  # after a full disk, a host that was silent, or the like
 REST_SECONDS: Final = 60.0  # nothing is looked for where nothing was missing
 _logger: Final = logging.getLogger(__name__)
 
@@ -59,7 +59,8 @@ class LostFiles:
         self._links: dict[int, LinkView] = {}  # the last one of each host that gives store files
         self._lost: dict[str, list[LinkView]] = {}  # queues, and who is still to be asked
         self._known: dict[str, Mapping[Cycle, ClosedCycle]] = {}
-        self._later: dict[str, tuple[float, LinkView]] = {}  # who is asked again, and when
+        # queues, and hosts that are asked again: when, and over which link
+        self._later: dict[tuple[str, int], tuple[float, LinkView]] = {}
         self._rests: dict[str, float] = {}  # queues that lack no store file, and until when that is
         self._mended_until: dict[str, float] = {}  # so long a look from before may tell of it again
         self._asker: Asker | None = None
@@ -97,7 +98,7 @@ class LostFiles:
 
     def forget(self, name: str) -> None:
         """The queue is not there any more."""
-        for each in (self._lost, self._known, self._later, self._rests, self._mended_until):
+        for each in (self._lost, self._known, self._rests, self._mended_until):
             each.pop(name, None)
 
     async def connected(self, link: LinkView) -> None:
@@ -152,9 +153,9 @@ class LostFiles:
     def _ask_again(self) -> None:
         """Those that were kept from it by something that passes."""
         now = trio.current_time()
-        for name, (when, link) in list(self._later.items()):
+        for (name, host_id), (when, link) in list(self._later.items()):
             if when <= now or name not in self._lost:
-                del self._later[name]
+                del self._later[name, host_id]
             if when <= now and name in self._lost:
                 self._lost[name].append(link)
 
@@ -179,8 +180,8 @@ class LostFiles:
             return  # the connection is over
         except (Refused, Unreachable, QueueError, OSError) as error:
             _logger.warning("queue %r: host %d: %s", name, link.remote_id, error)
-            if not isinstance(error, Refused | Unreachable) and is_passing(error):
-                self._later[name] = trio.current_time() + AGAIN_SECONDS, link
+            if isinstance(error, Unreachable) or _may_pass(error):
+                self._later[name, link.remote_id] = trio.current_time() + AGAIN_SECONDS, link
             return
         finally:
             self._asker = None
@@ -201,3 +202,7 @@ class LostFiles:
         self._rests[name] = now + REST_SECONDS
         if now < self._mended_until.pop(name, -math.inf):
             self._restored(name)
+
+
+def _may_pass(error: Refused | QueueError | OSError) -> bool:
+    return not isinstance(error, Refused) and is_passing(error)
