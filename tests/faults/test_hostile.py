@@ -41,7 +41,7 @@ TEXT = b"handler: !UberHandler {remoteIdentifier: 9, localIdentifier: 1, wireTyp
 BEFORE_GREETING = {
     "garbage": (random.Random(1).randbytes(4000), "."),
     "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "at most 65536 bytes"),
-    "tls": (bytes.fromhex("160301020001000100"), "at most 65536 bytes"),
+    "tls": (bytes.fromhex("160301020001000100"), "expected plain bytes, got TLS"),
     "zero header": (bytes(64), "zero|0x00000000|length 0|empty"),
     "bit 31": (document(b"\xc7handler", NOT_COMPLETE), "not complete|0x8"),
     "oversize": (peer.header(65_537), "at most 65536 bytes"),
