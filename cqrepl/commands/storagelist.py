@@ -1,9 +1,9 @@
 """Asks hosts for their storages: lists them, shows one, compares those of several hosts."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import trio
@@ -26,6 +26,8 @@ from cqrepl.replicator.settings import HostSettings
 from cqrepl.service.fieldwords import FieldWords
 
 GREETING_SECONDS: Final = 5.0  # from the first attempt to a host that says who it is
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_AT_MAX_MS: Final = 250_000_000_000_000  # the year 9892
 _BEATS: Final = HeartbeatSettings(interval_ms=1000, timeout_ms=5000)
 
 
@@ -182,12 +184,14 @@ def _asked(
     return outcome.guarded(f"cqrepl persist {name}", lambda: trio.run(run))
 
 
-def _addresses(hosts: str) -> Iterator[Address]:
-    for each in filter(None, (part.strip() for part in hosts.split(","))):
-        try:
-            yield Address.parse(each)
-        except ValueError as error:
-            raise BadArguments(f"--at: {error}") from None
+def _addresses(hosts: str) -> list[Address]:
+    try:
+        found = [Address.parse(each.strip()) for each in hosts.split(",") if each.strip()]
+    except ValueError as error:
+        raise BadArguments(f"--at: {error}") from None
+    if not found:
+        raise BadArguments("--at: expected HOST:PORT, got nothing")
+    return found
 
 
 async def _visit(
@@ -202,13 +206,19 @@ async def _visit(
     try:
         async with _talking(address, group, tls) as conversation:
             told = _Told(address, conversation)
-            told.rows = {each.name: each for each in await conversation.list_all()}
+            rows = [_named(each) for each in await conversation.list_all()]
+            told.rows = {each.name: each for each in rows}
             task_status.started(told)
             await trio.sleep_forever()
     except* (NetError, OSError, SyncFailed, trio.TooSlowError) as errors:
         why = str(_first_of(errors)) or "it was not reached"
     if why:
         task_status.started(why)
+
+
+def _named(row: Row) -> Row:
+    """One whose CREATE was lost has no name: its id stands there."""
+    return row if row.name else replace(row, name=f"{row.id:#x}")
 
 
 def _first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -245,7 +255,7 @@ def _mode(row: Row) -> str:
 
 
 def _fields(row: Row) -> dict[str, object]:
-    at = datetime.fromtimestamp(row.at / 1000, UTC).isoformat(timespec="milliseconds")
+    at = _EPOCH + timedelta(milliseconds=min(row.at, _AT_MAX_MS))
     return {
         "v": 1,
         "name": row.name,
@@ -255,7 +265,7 @@ def _fields(row: Row) -> dict[str, object]:
         "first": row.first,
         "next": row.next,
         "gen": row.gen,
-        "reset_at": at if row.at else None,
+        "reset_at": at.isoformat(timespec="milliseconds") if row.at else None,
         "epoch": row.epoch,
         "mode": _mode(row),
         "damage": row.damage or None,

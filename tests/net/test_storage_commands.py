@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-from cqrepl.persist.storage.records import correlation_id
+from cqrepl.persist.storage.records import StorageKind, correlation_id
 from cqrepl.persist.storage.storages import StringSerializer
+from cqrepl.persist.storage.storagetable import Storage
 from tests.net.test_storage_roles import GROUP, SECONDS, hosts, until
 from tests.support.invoke import Invoke, invoke
 
@@ -60,3 +61,25 @@ def test_a_host_that_is_not_there_and_bad_input_end_in_one_line(invoke: Invoke) 
     assert result.exit_code == 3
     assert len(result.stderr.splitlines()) == 1
     assert invoke("persist", "ls", "--at", "nowhere", "--group", "fix").exit_code == 2
+    result = invoke("persist", "ls", "--at", " , ", "--group", "fix")
+    assert result.exit_code == 2
+    assert result.stderr == "cqrepl persist ls: --at: expected HOST:PORT, got nothing\n"
+
+
+def test_storages_whose_names_are_not_known_are_all_listed(tmp_path: Path, invoke: Invoke) -> None:
+    """Their CREATE was lost; and a time is far beyond those of any clock."""
+    both = hosts(tmp_path)
+    at = both[1].addresses[1]
+    with both[1]:
+        service = both[1].services[GROUP]
+        until(service.leads)
+        late = (1 << 62) - 1
+        with service.guard:
+            for id_ in (7, 8):
+                lost = Storage(id_, StorageKind.SEQUENCE, "", at=late, damage="it was lost")
+                service.table.storages[id_] = lost
+        result = invoke("persist", "ls", "--at", at, "--group", "fix", "--json")
+        assert result.exit_code == 1, result.output
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        assert [each["name"] for each in rows] == ["0x7", "0x8"]
+        assert rows[0]["reset_at"].startswith("9892-")
