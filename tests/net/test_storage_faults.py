@@ -2,6 +2,7 @@
 
 import io
 import struct
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import NotLeader
 from cqrepl.persist.fix import FixSessionStore, Sent
 from cqrepl.persist.persistdesk import CSP_PREFIX, DECODER, Conversation, SyncHalf
+from cqrepl.persist.storage import storageservice
 from cqrepl.persist.storage.compaction import _keep
 from cqrepl.persist.storage.records import ITEM_MAX, Op, StorageRecord, correlation_id
 from cqrepl.persist.storage.storages import BytesSerializer, PersistentSequence
@@ -20,7 +22,7 @@ from cqrepl.persist.storage.storageservice import StorageService
 from cqrepl.persist.storage.storagetable import Storage, StorageTable
 from cqrepl.persist.storage.syncwords import SyncAnswer
 from cqrepl.protocol import LinkView
-from cqrepl.queue import Queue, QueueError
+from cqrepl.queue import ExcerptBatch, Queue, QueueError
 from cqrepl.queue.files.checkpointfile import open_checkpoint
 from cqrepl.service.fieldwords import FieldWords
 from tests.support.persisted import Persisted, persisted
@@ -208,3 +210,28 @@ async def test_a_program_that_reports_under_a_lock_does_not_stop_the_host(tmp_pa
         assert told == [2]
         with pytest.raises(NotLeader):
             await in_thread(lambda: made.service(2).write(lambda n: n.reset(1, 1, 1)))
+
+
+async def test_a_state_that_is_late_passes_over_no_item(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with persisted(tmp_path, 1, policy="from=none") as made:
+        factory, service = await made.factory(1, 0.0), made.service(1)
+        orders = await in_thread(lambda: factory.get_or_create_queue("o", BytesSerializer()))
+        gate, take = threading.Event(), service.apply
+
+        def late(batch: ExcerptBatch, committed: int) -> None:
+            gate.wait()
+            take(batch, committed)
+
+        await eventually(lambda: service.position > 0)
+        monkeypatch.setattr(storageservice, "_READ_SECONDS", 0.05)
+        monkeypatch.setattr(service, "apply", late)
+        try:
+            await orders.append_task(b"there")
+            with pytest.raises(QueueError, match="expected a state with excerpt"):
+                await in_thread(lambda: list(orders))
+        finally:
+            gate.set()
+        monkeypatch.setattr(storageservice, "_READ_SECONDS", 10.0)
+        assert await in_thread(lambda: list(orders)) == [(1, b"there")]

@@ -65,6 +65,14 @@ SERVICE_ROWS: Final = (
         tests=("tests/unit/persist/test_local_storages.py",),
     ),
     Planted(
+        name="late-state-passes-over-items",
+        room="persist",
+        file="storage/storageservice.py",
+        text="            if not has_all:",
+        wrong="            if has_all is None:",
+        tests=("tests/net/test_storage_faults.py",),
+    ),
+    Planted(
         name="reset-of-a-sequence-by-its-time",
         room="persist",
         file="storage/storagetable.py",

@@ -17,7 +17,7 @@ from cqrepl.persist.storage.storagecore import StorageCore, WrittenRecord
 from cqrepl.persist.storage.storagenumbers import Head, Numberer
 from cqrepl.protocol.programfault import Contained
 
-_AT_ONCE: Final = 1000  # items that are read in one step
+_AT_ONCE: Final = 32  # items, of up to 16 MiB, that are read in one step
 _logger: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 

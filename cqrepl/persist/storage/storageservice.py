@@ -374,7 +374,10 @@ class StorageService:
         head = self.head(id_)
         if head is not None and head.ref >= 0:
             with self.guard:
-                self.guard.wait_for(lambda: self.position > head.ref, _READ_SECONDS)
+                has_all = self.guard.wait_for(lambda: self.position > head.ref, _READ_SECONDS)
+            if not has_all:  # an item that is not there yet is no item that has gone
+                late = f"got none within {_READ_SECONDS:g} s"
+                raise QueueError(f"{self.led}: expected a state with excerpt {head.ref:#x}, {late}")
         return self.read_here(id_, first, last)
 
     async def read_task(self, id_: int, first: int, last: int) -> list[bytes]:

@@ -7,7 +7,7 @@ from cqrepl.persist.storage.storageservice import StorageService
 from cqrepl.queue import QueueError
 from cqrepl.service.fieldwords import FieldWords
 
-_AT_ONCE = 1000  # items that are read in one step
+_AT_ONCE = 32  # items, of up to 16 MiB, that are read in one step
 
 
 def sum_of(service: StorageService, asked: FieldWords) -> FieldWords:
