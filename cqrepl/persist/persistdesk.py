@@ -6,6 +6,7 @@ of one position. Items that come meanwhile are in the log: they are applied afte
 host that is asked says so far as its own state is; it waits until it is as far as the asking one.
 """
 
+import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -60,15 +61,13 @@ class SyncFailed(Exception):
 
 
 class _Asker:
-    """A connection that asks of one group.
+    """The asking side of a conversation.
 
     Args:
         frozen: the state as of `pos`, where the whole was asked for.
     """
 
     def __init__(self) -> None:
-        self.control: SyncHalf | None = None
-        self.data: SyncHalf | None = None
         self.frozen: dict[int, Storage] | None = None
         self.pos = 0
 
@@ -92,7 +91,9 @@ class PersistDesk:
             ConversationKind("!PersistHandler", CAPABILITY, DECODER, is_asked=bool(self.services)),
         )
         self._links: dict[int, LinkView] = {}
-        self._visits: dict[tuple[LinkView, str], _Asker] = {}
+        self._visits: dict[SyncHalf, _Asker] = {}  # by their halves of control
+        self._data: dict[SyncHalf, tuple[LinkView, str, int]] = {}  # connection, group, talk
+        self._talks = itertools.count(1)
         self._asking: dict[SyncHalf, trio.MemorySendChannel[FieldWords]] = {}
 
     @asynccontextmanager
@@ -143,16 +144,21 @@ class PersistDesk:
         if lacks := link.refusal("observe", group):
             half.end(lacks)
             return
-        self._visits = {key: each for key, each in self._visits.items() if not _is_over(each)}
-        visit = self._visits.setdefault((link, group), _Asker())
+        self._visits = {key: each for key, each in self._visits.items() if not key.is_over}
+        self._data = {key: each for key, each in self._data.items() if not key.is_over}
+        talk = (link, group, said.number("talk"))
         if part == DATA:
-            visit.data = half
+            self._data[half] = talk
             return
-        visit.control = half
+        visit = self._visits.setdefault(half, _Asker())
         if said.name == "GET_ALL_RESOURCES":
             self._list(service, visit, half, said)
         elif said.name == "SYNC_REQ":
-            await self._answer(service, visit, half, said)
+            data = next((each for each, of in self._data.items() if of == talk), None)
+            if data is None:
+                half.end("expected a word on data before SYNC_REQ, got none")
+            else:
+                self._answer(service, visit, data, said)
         elif said.name == "SUM_REQ":
             half.say(await in_thread(partial(sum_of, service, said)))
         else:
@@ -172,13 +178,9 @@ class PersistDesk:
             more: dict[str, Value] = {"epoch": epoch, "applied": service.appliers(pos)}
             half.say(FieldWords(each.name, {**each.values, **more}))
 
-    async def _answer(
-        self, service: StorageService, visit: _Asker, half: SyncHalf, said: FieldWords
-    ) -> None:
-        data, id_ = visit.data, said.number("id")
-        if data is None:
-            half.end("expected a word on data before SYNC_REQ, got none")
-            return
+    @staticmethod
+    def _answer(service: StorageService, visit: _Asker, data: SyncHalf, said: FieldWords) -> None:
+        id_ = said.number("id")
         if data.has_unsent:
             data.end("expected one SYNC_REQ at a time, got another before its answer was taken")
             return
@@ -220,7 +222,7 @@ class PersistDesk:
                 half.cid = link.register(half.csp, self.kinds[0], None, half)
                 self._asking[half] = into
                 halves.append(half)
-            yield Conversation(halves[0], halves[1], answers)
+            yield Conversation(halves[0], halves[1], answers, next(self._talks))
         except (LocalProtocolError, WireError) as error:
             raise SyncFailed(str(error)) from error
         finally:
@@ -352,12 +354,14 @@ class Conversation:
         control: SyncHalf,
         data: SyncHalf,
         answers: "trio.MemoryReceiveChannel[FieldWords]",
+        talk: int,
     ) -> None:
         self.pos = self.epoch = 0
         self.applied = ""
         self._control = control
         self._data = data
         self._answers = answers
+        self._talk = talk  # of several on one connection
 
     async def list_all(self, *, whole: bool = False) -> list[Row]:
         """All storages of the other host.
@@ -369,7 +373,7 @@ class Conversation:
             SyncFailed, WireError: it says nothing, or what cannot be read.
         """
         self._control.say(FieldWords("GET_ALL_RESOURCES", {"whole": int(whole)}))
-        self._data.say(FieldWords("DATA"))
+        self._data.say(FieldWords("DATA", {"talk": self._talk}))
         rows: list[Row] = []
         while True:
             said = await self._next()
@@ -388,7 +392,8 @@ class Conversation:
             SyncFailed, WireError: as `list_all`.
         """
         got = SyncAnswer(own)
-        self._control.say(request(id_, own, pos))
+        asked = request(id_, own, pos)
+        self._control.say(FieldWords(asked.name, {**asked.values, "talk": self._talk}))
         while not got.is_over:
             got.take(await self._next())
         return got
@@ -455,7 +460,3 @@ class SyncJoining:
 def _write(folder: Path, group: str, pos: LogPos, storages: Iterable[Storage]) -> Path:
     make_synced(folder)
     return write_part(folder, group, pos, table_of(storages).snapshot)
-
-
-def _is_over(visit: _Asker) -> bool:
-    return any(half is not None and half.is_over for half in (visit.control, visit.data))

@@ -235,3 +235,21 @@ async def test_a_state_that_is_late_passes_over_no_item(
             gate.set()
         monkeypatch.setattr(storageservice, "_READ_SECONDS", 10.0)
         assert await in_thread(lambda: list(orders)) == [(1, b"there")]
+
+
+async def test_two_conversations_of_one_connection_get_their_own_answers(tmp_path: Path) -> None:
+    async with persisted(tmp_path, 2) as made:
+        await (await sequence(made, "bad")).append_task(b"1")
+        await eventually_one(made.service(1))
+        desk = made.desks[2]
+        async with desk.asking(desk._links[1], "a") as one:
+            await one.list_all(whole=True)
+            async with desk.asking(desk._links[1], "a") as two:
+                await two.list_all()
+                with trio.fail_after(20):
+                    for each in (one, two):
+                        got = await each.sync(BAD, None, 0)
+                        assert got.storage is not None
+                        assert got.storage.next == 2
+            got = await one.sync(BAD, None, 0)
+            assert got.storage is not None

@@ -8,6 +8,7 @@ from typing import Final
 
 from cqrepl.queue import Index, Queue, QueueCut, QueueError, Tailer
 
+_PASSED_MAX: Final = 64  # excerpts: to read so many costs less than to look one up
 _ATTEMPTS: Final = 2  # a file that is open may have lost its name
 
 
@@ -47,10 +48,12 @@ class LogReader:
     def _read_once(self, ref: int) -> bytes:
         if self._queue is None:
             self._queue = Queue.open(self._path)
-        if self._tailer is None or self._tailer.next_index != ref:
+        if self._tailer is None or not 0 <= ref - self._tailer.next_index <= _PASSED_MAX:
             self._close_tailer()
             self._tailer = self._queue.tailer(ref)
         excerpt = self._tailer.next_excerpt()
+        while excerpt is not None and excerpt.index < ref:  # those of other storages
+            excerpt = self._tailer.next_excerpt()
         if excerpt is None or excerpt.index != ref:
             got = "none" if excerpt is None else f"{excerpt.index:#x}"
             raise QueueError(f"expected the excerpt {ref:#x}, got {got}", index=Index(ref))

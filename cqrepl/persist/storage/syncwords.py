@@ -42,6 +42,7 @@ _FIELDS: Final[FieldKinds] = {
     "gen": int,
     "at": int,
     "since": int,
+    "talk": int,  # of several conversations on one connection
     "epoch": int,
     "first": int,
     "next": int,
