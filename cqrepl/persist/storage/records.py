@@ -142,6 +142,8 @@ def decode_record(data: bytes | memoryview, *, with_item: bool = True) -> Storag
     if not wanted <= values.keys():
         lacking = min(wanted - values.keys())
         raise WireError(f"expected the field {lacking!r} of {op.value}, got none")
+    for key in _NUMBERS & values.keys():
+        _check_number(key, values[key])
     kind = values.get("kind", StorageKind.SEQUENCE.value)
     try:
         values["kind"] = StorageKind(kind)
@@ -186,7 +188,7 @@ def _values(block: Reader, *, with_item: bool) -> dict[str, Any]:
     while block.peek_code() is not None:
         name = block.read_name()
         if name in _NUMBERS:
-            found.setdefault(name, _checked(name, block.read_int()))
+            found.setdefault(name, block.read_int())
         elif name in _TEXTS:
             found.setdefault(name, block.read_text() or "")
         elif name == "item":
@@ -201,11 +203,10 @@ def _values(block: Reader, *, with_item: bool) -> dict[str, Any]:
     return found
 
 
-def _checked(name: str, number: int) -> int:
+def _check_number(name: str, number: int) -> None:
     max_ = NUMBER_MAX if name in ("index", "gen") else _ID_MASK
     if not 0 <= number <= max_:
         raise WireError(f"expected a number from 0 to {max_} in the field {name!r}, got {number}")
-    return number
 
 
 def id_in(data: memoryview | bytes) -> int:
