@@ -10,7 +10,7 @@ import trio
 
 from cqrepl.commands import outcome
 from cqrepl.config.clusterfile import load_cluster
-from cqrepl.config.electionplan import grids_in
+from cqrepl.config.electionplan import check_grid_hosts, grids_in
 from cqrepl.config.hostplan import in_effect
 from cqrepl.console import exitcodes, output
 from cqrepl.console.exitcodes import BadArguments
@@ -187,7 +187,9 @@ def plan(path: Path, as_json: bool) -> int:
 
     def work() -> int:
         config = load_cluster(path)
-        for grid in grids_in(in_effect(config, {}, {})).values():
+        process = in_effect(config, {}, {})
+        check_grid_hosts(config, process)
+        for grid in grids_in(process).values():
             wanted = 1 + grid.settings.replicas.sync + grid.settings.replicas.others
             for name, hosts in grid.copies(sorted(config.hosts)).items():
                 state = "whole" if len(hosts) == wanted else "degraded"

@@ -102,15 +102,25 @@ def grids_in(process: Settings) -> dict[str, GridPlan]:
     return found
 
 
-def _of_grids(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
-    """Those of map sets: so many copies as no commit is without are waited for."""
-    found: dict[str, GroupPlace] = {}
+def check_grid_hosts(config: ClusterConfig, process: Settings) -> None:
+    """Does nothing where map sets name hosts of the file alone.
+
+    Raises:
+        ConfigError: one names another.
+    """
     for plan in grids_in(process).values():
         for each in (*plan.members, *plan.settings.zones):
             if each not in config.hosts:
                 ids = ", ".join(map(str, sorted(config.hosts)))
                 message = f"expected ids of hosts ({ids}) as members, got {each}"
                 raise process[GRID].wrong(config.path, message, plan.settings.name)
+
+
+def _of_grids(config: ClusterConfig, process: Settings) -> dict[str, GroupPlace]:
+    """Those of map sets: so many copies as no commit is without are waited for."""
+    check_grid_hosts(config, process)
+    found: dict[str, GroupPlace] = {}
+    for plan in grids_in(process).values():
         least = plan.settings.replicas.least
         policy = AckPolicy(from_=least) if least else AckPolicy(from_=From.NONE)
         for name, hosts in plan.copies(sorted(config.hosts)).items():

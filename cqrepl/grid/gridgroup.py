@@ -31,7 +31,6 @@ from cqrepl.grid.errors import (
     LockTimeout,
     NotServing,
     OutcomeUnknown,
-    TokenLost,
     TokenTimeout,
 )
 from cqrepl.grid.gridsettings import GridSettings
@@ -376,7 +375,7 @@ class GridGroup:
         """All entries of a map in a partition, as they were committed last, with their token."""
         await self._check_lease()
         with self._guard:
-            return self._primary().rows(partition, name), self.token_at(self.state.safe)
+            return self._primary().rows(partition, name), self._token_here()
 
     async def _check_lease(self) -> None:
         leading = self._leading
@@ -471,6 +470,10 @@ class GridGroup:
         epoch = self.state.epoch_at(index)
         return Token(self.settings.name, self.state.grid, self.nth, epoch or 0, index)
 
+    def _token_here(self) -> Token:
+        """The token of the last record that is safe, and that the state has."""
+        return self.token_at(min(self.state.safe, self.led.feed.position.index - 1))
+
     # ---- reads at any copy -----------------------------------------------------------------------
 
     def get_here(self, partition: int, name: str, key: bytes) -> GridEntry | None:
@@ -484,7 +487,7 @@ class GridGroup:
         self._settle(self.led.feed.committed())
         with self._guard:
             rows = dict(self.state.partitions.get(partition, {}).get(name, {}))
-            return rows, self.token_at(self.state.safe)
+            return rows, self._token_here()
 
     async def wait_token(self, token: Token, seconds: float) -> bool:
         """Waits until this copy shows the transaction of a token; false where its outcome is not
@@ -501,21 +504,14 @@ class GridGroup:
             with self._guard:
                 if self.state.grid:
                     token.check(self.settings.name, self.state.grid)
-                self._check_lost(token)
                 is_here = self.state.safe >= token.index < self.led.feed.position.index
+                self.state.check_epoch(token, is_here=is_here)
                 if is_here:
                     return not self.state.is_open(token.index)
             if trio.current_time() >= until:
                 wanted = f"{self.led}: expected host {self.led.own_id} to have {token}"
                 raise TokenTimeout(f"{wanted} within {seconds:g} s, got {self.state.safe:x}")
             await trio.sleep(TOKEN_PAUSE_SECONDS)
-
-    def _check_lost(self, token: Token) -> None:
-        openings = self.state.openings
-        begun = [each for each in openings if each.epoch > token.epoch]
-        if begun and begun[0].index <= token.index:
-            told = f"{self.led}: expected the record of {token}, got one of epoch {begun[0].epoch}"
-            raise TokenLost(f"{told}: its transaction is not committed")
 
     # ---- the rest ------------------------------------------------------------------------------
 
@@ -527,7 +523,7 @@ class GridGroup:
         with self._guard:
             rows = dict(self.state.partitions.get(partition, {}).get(name, {}))
             self._watchers.add(watcher)
-            return rows, self.token_at(self.state.safe)
+            return rows, self._token_here()
 
     def publish(self) -> None:
         """Tells watchers what is seen from now on. In the event loop."""

@@ -91,9 +91,13 @@ class RemoteGrid:
             reads: the copies that answer other reads; None: as the map set says.
 
         Raises:
-            GridRefused: a token that is none.
+            GridRefused: a token that is none, or is of another map set.
         """
         token = Token.parse(at) if isinstance(at, str) else at
+        name, groups = self.settings.name, self.settings.group_count
+        if token is not None and (token.map_set != name or token.group >= groups):
+            wanted = f"expected a token of map set {name!r} with {groups} groups"
+            raise GridRefused(f"{wanted}, got {token}")
         mode = self.settings.reads if reads is None else Reads(reads)
         return GridSession(_RemoteStore(self, token, timeout, mode))
 

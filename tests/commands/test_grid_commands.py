@@ -86,3 +86,12 @@ def test_no_host_is_told_in_one_line(tmp_path: Path) -> None:
 def test_the_places_of_groups_are_printed(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("grid", "plan", str(file_in(tmp_path, [1, 2, 3])))
     assert re.fullmatch(r"shop-0  hosts [123], [123], [123]  whole\n", result.stdout)
+
+
+def test_the_places_of_a_host_that_is_not_there_are_refused(invoke: Invoke, tmp_path: Path) -> None:
+    path = file_in(tmp_path, [1, 2, 3])
+    path.write_text(path.read_text() + "      members: [1, 2, 9]\n")
+    result = invoke("grid", "plan", str(path))
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.endswith("expected ids of hosts (1, 2, 3) as members, got 9")

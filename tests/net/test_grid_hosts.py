@@ -127,6 +127,23 @@ async def test_a_replica_answers_reads_with_a_token(tmp_path: Path) -> None:
         assert await made.use(work) == list(range(30))
 
 
+async def test_a_token_of_no_transaction_is_refused(tmp_path: Path) -> None:
+    def work(grid: cqrepl.grid.RemoteGrid) -> None:
+        with grid.session() as s:
+            s.map("m").put("k", 1)
+        token = s.token
+        assert token is not None
+        later = replace(token, epoch=token.epoch + 1)
+        with pytest.raises(cqrepl.grid.TokenLost, match="got one of epoch"):
+            grid.session(at=later).map("m").get("k")
+        for other in (replace(token, group=1), replace(token, map_set="t")):
+            with pytest.raises(cqrepl.grid.GridRefused, match="expected a token of map set 's'"):
+                grid.session(at=other)
+
+    async with grids(tmp_path) as made:
+        await made.use(work)
+
+
 async def test_reads_that_any_copy_answers(tmp_path: Path) -> None:
     """E-61: off by default; where one has no entry the primary is asked."""
 

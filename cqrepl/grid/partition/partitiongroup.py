@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from cqrepl.grid.errors import GridRefused
+from cqrepl.grid.errors import GridRefused, TokenLost
 from cqrepl.grid.partition.gridwords import (
     Change,
     GridEntry,
@@ -34,6 +34,7 @@ from cqrepl.grid.partition.gridwords import (
     unpack_numbers,
     unpack_rows,
 )
+from cqrepl.grid.partition.token import Token
 
 NOTHING: Final = -1
 ENTRY_BYTES: Final = 120  # of memory beside those of key and value, about
@@ -195,6 +196,23 @@ class PartitionGroup:
     def epoch_at(self, index: int) -> int | None:
         """The epoch in which an index was written; None: before all openings that are known."""
         return next((each.epoch for each in reversed(self.openings) if each.index <= index), None)
+
+    def check_epoch(self, token: Token, *, is_here: bool) -> None:
+        """Does nothing where the record of a token may be in the log.
+
+        Args:
+            is_here: its index is safe, and the state has it.
+
+        Raises:
+            TokenLost: that index is of another epoch.
+        """
+        later = next((each for each in self.openings if each.epoch > token.epoch), None)
+        epoch = None if later is None or later.index > token.index else later.epoch
+        if is_here and epoch is None:
+            epoch = self.epoch_at(token.index)
+        if epoch is not None and epoch != token.epoch:
+            told = f"expected the record of {token}, got one of epoch {epoch}"
+            raise TokenLost(f"{told}: its transaction is not committed")
 
     # ---- snapshots ------------------------------------------------------------------------------
 

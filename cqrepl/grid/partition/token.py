@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from cqrepl.grid.errors import GridRefused
+from cqrepl.queue.format.index import INDEX_MAX
 
 _PARTS = 5
 
@@ -40,7 +41,10 @@ class Token:
         parts = text.rsplit("/", _PARTS - 1)
         try:
             map_set, group, grid, epoch, index = parts
-            return cls(map_set, grid, int(group), int(epoch), int(index, 16))
+            token = cls(map_set, grid, int(group), int(epoch), int(index, 16))
+            if min(token.group, token.epoch) < 0 or not -1 <= token.index <= INDEX_MAX:
+                raise ValueError
+            return token
         except ValueError:
             wanted = "expected a token such as MAPSET/GROUP/GRID/EPOCH/INDEX"
             raise GridRefused(f"{wanted}, got {text[:80]!r}") from None

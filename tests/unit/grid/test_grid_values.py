@@ -97,5 +97,8 @@ def test_a_token_travels_as_a_text() -> None:
     assert Token.parse(str(token)) == token
     with pytest.raises(GridRefused, match="expected a token such as"):
         Token.parse("x/y")
+    for numbers in ("-1/f00d/9/1", "0/f00d/-9/1", "0/f00d/9/-2", f"0/f00d/9/{'f' * 17}"):
+        with pytest.raises(GridRefused, match="expected a token such as"):
+            Token.parse(f"a/{numbers}")
     with pytest.raises(GridRefused, match="got one of map set 'a/b', log f00d"):
         token.check("a/b", "beef")
