@@ -607,10 +607,10 @@ ROWS: Final = (
     ),
     Planted(
         name="token-without-epoch",
-        room="grid",
-        file="gridgroup.py",
-        text="        if begun and begun[0].index <= token.index:\n",
-        wrong="        if begun and not begun[0].index:\n",
+        room="grid/partition",
+        file="partitiongroup.py",
+        text="        if epoch is not None and epoch != token.epoch:\n",
+        wrong="        if epoch == -1:\n",
         tests=("tests/net/test_grid_hosts.py",),
     ),
     Planted(
