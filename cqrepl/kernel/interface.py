@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 26  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 27  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):

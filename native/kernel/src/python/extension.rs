@@ -15,7 +15,7 @@ use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 26;
+const INTERFACE: u32 = 27;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
