@@ -15,6 +15,7 @@ RIGHT = PipelineResult(
 )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_pipeline_outlives_its_kill(invoke: Invoke) -> None:
     before = children_of(os.getpid())
