@@ -30,6 +30,7 @@ from cqrepl.replicator.electionsettings import ZooKeeperSettings
 from cqrepl.surroundings import surroundings
 
 LOOKS_PER_SESSION: Final = 8
+TRIES_PER_SESSION: Final = 20  # to connect again, at least
 LOOK_SECONDS_MAX: Final = 1.0
 _FAILED: Final = (KazooException, KazooTimeoutError, OSError)
 _logger: Final = logging.getLogger(__name__)
@@ -80,8 +81,13 @@ class ZooKeeperCandidates:
         settings, auth = self._settings, None
         if settings.user:
             auth = [("digest", f"{settings.user}:{_password(settings)}")]
+        # as kazoo waits longer each time, a session would end though the servers are back
+        retry = {"max_tries": -1, "max_delay": settings.session_seconds / TRIES_PER_SESSION}
         self._client = client = KazooClient(
-            ",".join(settings.hosts), timeout=settings.session_seconds, auth_data=auth
+            ",".join(settings.hosts),
+            timeout=settings.session_seconds,
+            auth_data=auth,
+            connection_retry=retry,
         )
         client.add_listener(lambda state: self._post())
         await in_thread(client.start_async)
