@@ -175,26 +175,36 @@ class GridClient:
         Raises:
             GridError: none has within the time-out.
         """
+        failed: GridError | None = None
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            _, answer = await self._ask_any("hello", {})
-            told = json.loads(answer.text("settings"))
-            self.settings = GridSettings(
-                name=self.map_set,
-                partitions=told["partitions"],
-                groups=told["groups"],
-                maps={
-                    name: MapSettings(routing=each["routing"], locks=Locks(each["locks"]))
-                    for name, each in told["maps"].items()
-                },
-                reads=Reads(told["reads"]),
-                lock_seconds=told["lockSeconds"],
-            )
-            for each in map(Address.parse, told["hosts"]):
-                if each not in self._hosts:
-                    self._hosts.append(each)
-            yield self
+            try:
+                await self._take_settings()
+            except GridError as error:  # it is raised outside: a nursery would make a group of it
+                failed = error
+            else:
+                yield self
             nursery.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+
+    async def _take_settings(self) -> None:
+        _, answer = await self._ask_any("hello", {})
+        told = json.loads(answer.text("settings"))
+        self.settings = GridSettings(
+            name=self.map_set,
+            partitions=told["partitions"],
+            groups=told["groups"],
+            maps={
+                name: MapSettings(routing=each["routing"], locks=Locks(each["locks"]))
+                for name, each in told["maps"].items()
+            },
+            reads=Reads(told["reads"]),
+            lock_seconds=told["lockSeconds"],
+        )
+        for each in map(Address.parse, told["hosts"]):
+            if each not in self._hosts:
+                self._hosts.append(each)
 
     # ---- requests -------------------------------------------------------------------------------
 

@@ -95,3 +95,11 @@ def test_the_places_of_a_host_that_is_not_there_are_refused(invoke: Invoke, tmp_
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert line.endswith("expected ids of hosts (1, 2, 3) as members, got 9")
+
+
+def test_hosts_that_cannot_be_reached_are_told_in_one_line(invoke: Invoke) -> None:
+    at = f"127.0.0.1:{reserved_port()}"
+    result = invoke("grid", "status", "--at", at, "--set", "x", "--wait", "1s")
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cqrepl grid: map set 'x': expected a host that answers 'hello'")
