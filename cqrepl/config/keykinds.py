@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -63,6 +63,12 @@ class Section:
 def section_of(title: str, tags: tuple[str, ...], *keys: Key) -> Section:
     """A section of these keys."""
     return Section(title=title, tags=frozenset(tags), keys={key.name: key for key in keys})
+
+
+def section_below(title: str, *keys: Key) -> Section:
+    """A section below `cqrepl`; the variables of its keys begin with its title."""
+    prefix = f"{title.upper()}_"
+    return section_of(title, (), *(replace(key, prefix=prefix) for key in keys))
 
 
 def unused_key(name: str) -> Key:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cqrepl.config.keykinds import Key, section_of
+from cqrepl.config.keykinds import Key, section_below
 from cqrepl.config.tlskeys import PLAIN
 from cqrepl.config.valuekinds import (
     ARGUMENTS,
@@ -19,66 +19,55 @@ from cqrepl.net.tlssettings import TlsMode
 from cqrepl.page.settings import AlarmSettings
 
 _COST: Final = LimitSettings()
-_TLS: Final = "TLS_"
-TLS: Final = section_of(
+TLS: Final = section_below(
     "tls",
-    (),
     Key(
         name="mode",
         kind=choice(*(each.value for each in TlsMode)),
         says="off: none; on: TLS 1.3 with certificates at both ends, but for hosts in `plain`; "
         "required: and these are on this machine",
         default=TlsMode.OFF.value,
-        prefix=_TLS,
     ),
     Key(
         name="ca",
         kind=FILE,
         says="certificates that sign those of peers (PEM); $hostId stands for the host's id",
         is_live=True,
-        prefix=_TLS,
     ),
     Key(
         name="cert",
         kind=FILE,
         says="this host's certificate, of URI cqrepl-host:ID; $hostId stands for the id",
         is_live=True,
-        prefix=_TLS,
     ),
     Key(
         name="key",
         kind=FILE,
         says="its private key, which only its owner can read; $hostId stands for the id",
         is_live=True,
-        prefix=_TLS,
     ),
     Key(
         name="crl",
         kind=FILE,
         says="list of revoked certificates; none are if not given",
         is_live=True,
-        prefix=_TLS,
     ),
     Key(
         name="plain",
         kind=PLAIN,
         says="hosts that are met without TLS, as Java's: where they are waited for, from which "
         "networks they come, and their ids",
-        prefix=_TLS,
     ),
 )
 
-_LIMITS: Final = "LIMITS_"
-LIMITS: Final = section_of(
+LIMITS: Final = section_below(
     "limits",
-    (),
     Key(
         name="connections",
         kind=integer(1, 100_000),
         says="to each address that is listened on, at a time",
         default=_COST.connections,
         is_live=True,
-        prefix=_LIMITS,
     ),
     Key(
         name="perAddress",
@@ -86,7 +75,6 @@ LIMITS: Final = section_of(
         says="connections of one machine that have not said who they are; the oldest goes",
         default=_COST.per_address,
         is_live=True,
-        prefix=_LIMITS,
     ),
     Key(
         name="unauthenticated",
@@ -94,7 +82,6 @@ LIMITS: Final = section_of(
         says="the same of all machines together",
         default=_COST.unauthenticated,
         is_live=True,
-        prefix=_LIMITS,
     ),
     Key(
         name="handshake",
@@ -102,7 +89,6 @@ LIMITS: Final = section_of(
         says="longest handshake of TLS",
         default=_COST.handshake_seconds,
         is_live=True,
-        prefix=_LIMITS,
     ),
     Key(
         name="guestRequests",
@@ -111,35 +97,29 @@ LIMITS: Final = section_of(
         "that leads needs the rest of its time for its followers",
         default=_COST.guest_requests_per_s,
         is_live=True,
-        prefix=_LIMITS,
     ),
 )
 
-_ALARMS: Final = "ALARMS_"
 _USUAL: Final = AlarmSettings()
-ALARMS: Final = section_of(
+ALARMS: Final = section_below(
     "alarms",
-    (),
     Key(
         name="lag",
         kind=time(0, 10_000_000),
         says="a sink that has lacked something for so long",
         default=_USUAL.lag_seconds,
-        prefix=_ALARMS,
     ),
     Key(
         name="diskFree",
         kind=PERCENT,
         says="less of the disk of a queue is free",
         default=_USUAL.disk_free,
-        prefix=_ALARMS,
     ),
     Key(
         name="certificate",
         kind=DAYS,
         says="the certificate of this host ends within so many days",
         default=_USUAL.certificate_days,
-        prefix=_ALARMS,
     ),
     Key(
         name="onAlarm",
@@ -149,21 +129,17 @@ ALARMS: Final = section_of(
         default=(),
     ),
 )
-_PAGE: Final = "PAGE_"
-PAGE: Final = section_of(
+PAGE: Final = section_below(
     "page",
-    (),
     Key(
         name="listen",
         kind=LISTENING,
         says="address of the status page, metrics and health; beyond this machine with TLS and a "
         "token. Takes the extra 'page'",
-        prefix=_PAGE,
     ),
     Key(
         name="token",
         kind=FILE,
         says="file with what readers have to show; $hostId stands for the host's id",
-        prefix=_PAGE,
     ),
 )
