@@ -3,7 +3,7 @@
 import io
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +28,7 @@ from cqrepl.persist.storage.storagetable import StorageTable
 from cqrepl.queue import ExcerptBatch, QueueError
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.surroundings import Surroundings
-from cqrepl.testing.experiment import Scene
+from cqrepl.testing.experiment import Check, Scene
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.labhosts import QUEUE
 from cqrepl.testing.laboratory import Outcome, run
@@ -195,7 +195,9 @@ class Told:
 
 
 def findings(writes: Writes, scene: Scene) -> Iterator[str]:
-    """The acknowledged writes against the log of each host, and its state against its log."""
+    """The state of each host against its log; and the acknowledged writes against the log of each
+    host that does not say why its copy differs."""
+    equal = scene.equal_hosts(QUEUE)
     for host in scene.hosts:
         content = {
             at: decode_record(data)
@@ -206,7 +208,7 @@ def findings(writes: Writes, scene: Scene) -> Iterator[str]:
         for index, each in content.items():
             told[each.id].take(index, each)
         places: dict[int, list[tuple[int, Done]]] = defaultdict(list)
-        for done in writes.done:
+        for done in writes.done if host in equal else ():
             record = done.record
             storage = told[record.id]
             at = storage.order.get((record.op.value, record.gen, record.index))
@@ -263,20 +265,30 @@ def storage_run(
     hosts: int | None = 3,
 ) -> tuple[Outcome, Writes]:
     """A run of hosts that elect, with storages on their queue."""
+    return run_with_storages(RunPlan.elected(seed, seconds, hosts, LEFT_OUT, groups=1), make)
+
+
+def run_with_storages(
+    plan: RunPlan, make: type[Records] = Records, checks: Iterable[Check] = ()
+) -> tuple[Outcome, Writes]:
+    """A run of such a plan, with further checks."""
     writes = Writes()
 
     def program(host: int, machine: Surroundings) -> Writing:
         boot = machine.boot_id()
-        draw = b"%d %d " % (seed, host) + machine.random_bytes(8)
+        draw = b"%d %d " % (plan.seed, host) + machine.random_bytes(8)
         service = make(SETTINGS)
         service.writes = writes
         return Writing(service, writes, draw, waits=not boot.startswith(FIRST_BOOT))
 
+    def storages(scene: Scene) -> Iterator[str]:
+        return findings(writes, scene)
+
     outcome = run(
-        RunPlan.elected(seed, seconds, hosts, LEFT_OUT, groups=1),
+        plan,
         programs=[program],
         workload=writes.wait,
-        checks=[partial(findings, writes)],
+        checks=[storages, *checks],
         writes=True,
     )
     return outcome, writes
