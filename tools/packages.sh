@@ -43,7 +43,7 @@ CQREPL_BUILD_KERNEL=skip "$builder" -c \
 sdist=$(echo dist/cqrepl-*.tar.gz)
 for wanted in native/Cargo.toml native/Cargo.lock native/kernel/Cargo.toml \
   native/kernel/src/lib.rs native/document/src/lib.rs cqrepl/_native.pyi wire/_codec.pyi cqrepl/py.typed \
-  "cqrepl/dump/.*\.lua" README.md LICENSE; do
+  "cqrepl/dump/.*\.lua" "cqrepl/samples/.*\.tar\.gz" README.md LICENSE; do
   holds "$sdist:tarfile" yes "/$wanted"
 done
 holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|cqrepl-spark\.jar|_native\..*so|_codec\..*so|\.pyc'
@@ -55,6 +55,7 @@ if command -v cargo >/dev/null; then
   CQREPL_SPARK_JARS=$jars CQREPL_BUILD_KERNEL=require "$builder" -m pip wheel --quiet --no-deps --wheel-dir dist "$sdist"
   wheel=$(echo dist/cqrepl-*.whl)
   for wanted in "cqrepl/_native\.abi3\.so" "wire/_codec\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua" \
+    "cqrepl/samples/.*\.tar\.gz" \
     "dist-info/licenses/LICENSE"; do
     holds "$wheel:zipfile" yes "$wanted"
   done

@@ -87,11 +87,13 @@ def equal(what: str, expected: object, found: object) -> None:
 
 
 def main() -> None:
-    """Tries demo, append, tail, source, sink, verify, run and status."""
+    """Tries both demos that take seconds, append, tail, source, sink, verify, run and status."""
     with tempfile.TemporaryDirectory(prefix="cqrepl-tryout-") as name:
         folder = Path(name)
         os.chdir(folder)
         equal("demo", "identical", run("demo", "--count", 2000).splitlines()[-1])
+        typed = run("demo", "--typed").splitlines()[-1]
+        equal("demo --typed", "as the plain values say", typed.partition("; ")[2])
         run("append", "q", "--create", "FAST_DAILY", given="".join(f"{each}\n" for each in LINES))
         source = ("source", "q", *LISTEN, "--until-caught-up")
         with running(folder, *source, ends_itself=True) as said:

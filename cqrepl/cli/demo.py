@@ -25,12 +25,20 @@ from cqrepl.cli.options import COUNT_MAX, EXCERPT_SIZE
 @click.option("--persist", is_flag=True, help="Three hosts that keep sequences.")
 @click.option("--grid", is_flag=True, help="Three hosts with maps, loaded from SQLite.")
 @click.option("--pipeline", is_flag=True, help="Two queues, and a pipeline of Spark on them.")
+@click.option("--typed", is_flag=True, help="A Java service's orders, read as typed columns.")
 @click.option(
     "--rows",
     type=click.IntRange(1000, 10_000_000),
     default=100_000,
     show_default=True,
-    help="With --grid: rows of both tables together; with --pipeline: of both queues.",
+    help="With --grid: rows of both tables together; with --pipeline: of both queues; with"
+    " --typed --jars: orders.",
+)
+@click.option(
+    "--jars",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="With --typed: a real Java service; DIR is tools/java/queue/target, built by Maven.",
 )
 @click.option(
     "--fix",
@@ -55,7 +63,9 @@ def demo(
     persist: bool,
     grid: bool,
     pipeline: bool,
+    typed: bool,
     rows: int,
+    jars: Path | None,
     fix: Path | None,
     seconds: float,
     as_json: bool,
@@ -87,13 +97,25 @@ def demo(
     With --pipeline it replicates two queues, has a pipeline of Spark compare, archive and derive
     them, kills that in the midst, and begins it again. Exits 1 unless each row is in each table
     once. Needs the extra spark, and Java.
+
+    With --typed it reads the orders that a Java service has written as typed columns (as objects
+    without polars), and writes signals that a method reader takes. The package brings those orders;
+    with --jars DIR a real Java service writes them, and Java's method reader takes the signals.
+    Exits 1 unless it is called with what the plain values say.
     """
     from cqrepl.commands import outcome
     from cqrepl.commands.demo import run_demo
 
-    if cluster + persist + grid + pipeline > 1:
-        kinds = "--cluster, --persist, --grid and --pipeline"
+    if cluster + persist + grid + pipeline + typed > 1:
+        kinds = "--cluster, --persist, --grid, --pipeline and --typed"
         raise click.UsageError(f"expected one of {kinds}, got several")
+    if jars is not None and not typed:
+        raise click.UsageError("expected --typed with --jars, got --jars alone")
+    if typed:
+        from cqrepl.commands.demo import run_typed_demo
+
+        work = partial(run_typed_demo, rows, jars, keep, as_json=as_json)
+        sys.exit(outcome.guarded("cqrepl demo", work))
     if pipeline:
         from cqrepl.commands.demo import run_pipeline_demo
 

@@ -12,6 +12,7 @@ from cqrepl.fixdemo import run_fix
 from cqrepl.griddemo import run_grid
 from cqrepl.persistdemo import run_persist
 from cqrepl.pipelinedemo import run_pipeline_demo as run_pipeline
+from cqrepl.typeddemo import run_typed
 
 
 def run_demo(count: int, size: int, keep: Path | None, *, as_json: bool) -> int:
@@ -88,4 +89,17 @@ def run_fix_demo(seconds: float, jars: Path, keep: Path | None, *, as_json: bool
     check_empty(keep)
     with ended_as_by_ctrl_c():
         is_right = run_fix(seconds, jars, keep, as_json=as_json)
+    return exitcodes.OK if is_right else exitcodes.STOPPED
+
+
+def run_typed_demo(rows: int, jars: Path | None, keep: Path | None, *, as_json: bool) -> int:
+    """Reads the orders of a Java service, and has a method reader take signals; the exit code.
+
+    Raises:
+        NotAQueue: `keep` is there and not empty.
+        BadArguments: there is no such Java service.
+    """
+    check_empty(keep)
+    with ended_as_by_ctrl_c():
+        is_right = run_typed(rows, jars, keep, as_json=as_json)
     return exitcodes.OK if is_right else exitcodes.STOPPED

@@ -27,7 +27,7 @@ def test_sequences_outlive_a_killed_leader(invoke: Invoke, tmp_path: Path) -> No
 def test_the_demonstrations_are_asked_for_one_at_a_time(invoke: Invoke) -> None:
     result = invoke("demo", "--persist", "--cluster")
     assert result.exit_code == 2
-    kinds = "--cluster, --persist, --grid and --pipeline"
+    kinds = "--cluster, --persist, --grid, --pipeline and --typed"
     assert f"expected one of {kinds}, got several" in result.stderr
 
 

@@ -4,7 +4,10 @@ The example of docs/typed.md is run as it stands there.
 """
 
 import datetime
+import json
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -16,7 +19,7 @@ import pytest
 import wire
 from cqrepl.queue import Queue
 from tests.support.java import JavaQueue
-from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javabuild import BUILD_TIMEOUT_S, queue_jar
 from tests.support.requirements import require
 from wire.codec import NATIVE
 from wire.objects.nativeforms import message_reader
@@ -123,3 +126,14 @@ def test_bytes_that_java_has_compressed(java: JavaQueue, tmp_path: Path) -> None
         found = [wire.decode(excerpt.data, unpack=True) for excerpt in queue.tailer()]
     text = [b"x" * (200 + at) for at in range(3)]
     assert found == [{"lzw": each, "gzip": each} for each in text]
+
+
+@pytest.mark.usefixtures("java")
+def test_the_demonstration_with_a_real_service_and_a_real_method_reader() -> None:
+    words = ["demo", "--typed", "--json", "--rows", "2000", "--jars", str(queue_jar().parent)]
+    command = [sys.executable, "-P", "-m", "cqrepl", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["orders"], found["misfits"], found["signals"]) == (2000, 0, 3)
+    assert (found["called_by"], found["is_right"]) == ("Java", True)
