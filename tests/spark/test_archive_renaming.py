@@ -33,7 +33,7 @@ from tests.support.manifestrace import (
     assert_only_exchanged_for_what_was_read,
     assert_two_runs_lose_nothing,
 )
-from tests.support.movinginto import moving_into
+from tests.support.movinginto import made_while_listed, moving_into
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,17 @@ def test_runs_at_once_lose_nothing(
 ) -> None:
     assert_two_runs_lose_nothing(spark, make_queue(tmp_path / "q", (50,) * 6), place, [50] * 6)
     assert_one_wins(place, rounds=20)
+
+
+def test_a_directory_that_another_run_makes_while_it_is_listed_is_listed(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    RenamingPlace("hdfs://somewhere/archive", str(root), moving_into).swap_manifest(b"first", None)
+    root.rename(tmp_path / "elsewhere")
+    system = made_while_listed(tmp_path / "elsewhere", root)
+    assert RenamingPlace("hdfs://somewhere/archive", str(root), lambda: system).manifest() == (
+        b"first",
+        "1",
+    )
 
 
 def test_who_comes_when_his_number_was_removed_is_too_late(place: RenamingPlace) -> None:

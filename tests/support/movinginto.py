@@ -8,7 +8,7 @@ All else is done by the file system of this machine.
 """
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -80,3 +80,23 @@ class _MovesInto(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has n
 
 def moving_into() -> "pafs.FileSystem":
     return pafs.PyFileSystem(_MovesInto())
+
+
+class _MadeWhileListed(_MovesInto):
+    """Listing a directory that is not there fails, as pyarrow's does: it looks whether there is
+    none, and by then another process has put one there."""
+
+    def __init__(self, made: Path, place: Path) -> None:
+        super().__init__()
+        self._made, self._place = made, place
+
+    def get_file_info_selector(self, selector: "pafs.FileSelector") -> "list[pafs.FileInfo]":
+        if self._made.exists():
+            self._made.rename(self._place)
+            raise FileNotFoundError(f"Cannot list directory {selector.base_dir!r}")
+        return super().get_file_info_selector(selector)
+
+
+def made_while_listed(made: Path, place: Path) -> "pafs.FileSystem":
+    """A file system in which a directory comes to its place while it is listed."""
+    return pafs.PyFileSystem(_MadeWhileListed(made, place))

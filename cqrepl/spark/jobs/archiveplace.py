@@ -50,6 +50,7 @@ _COPY_BYTES: Final = 8 << 20
 _OPTIONS: Final = frozenset(("endpoint_override", "region"))
 _HADOOP_OPTIONS: Final = frozenset(("user",))
 _NUMBER_DIGITS: Final = 8
+_LOOKS: Final = 100  # at a directory, while other runs make some below it
 
 
 class ArchiveChanged(Exception):
@@ -390,8 +391,7 @@ class RenamingPlace(_FarPlace):
 
     def stored(self) -> Iterator[Stored]:
         number, _ = self._highest()
-        chosen = pafs.FileSelector(self.root, allow_not_found=True, recursive=True)
-        for each in self.connect().get_file_info(chosen):
+        for each in self._listed(self.root):
             name = each.path.removeprefix(self._path(""))
             if each.type is pafs.FileType.File and _number_of(name) < max(number, 1):
                 age = time.time() - each.mtime.timestamp()
@@ -408,14 +408,30 @@ class RenamingPlace(_FarPlace):
 
     def _highest(self) -> tuple[int, str | None]:
         """The manifest with the highest number, and its file; 0 and None where there is none."""
-        chosen = pafs.FileSelector(self._path(MANIFESTS), allow_not_found=True, recursive=True)
         found = [
             (number, each.path)
-            for each in self.connect().get_file_info(chosen)
+            for each in self._listed(self._path(MANIFESTS))
             if each.type is pafs.FileType.File
             and (number := _number_of(each.path.removeprefix(self._path(""))))
         ]
         return max(found, default=(0, None))
+
+    def _listed(self, path: str) -> "list[pafs.FileInfo]":
+        """All that is below a directory; nothing where there is none.
+
+        pyarrow's listing fails, whatever it may miss, where a directory is not there when it is
+        read, and is there when pyarrow then asks whether it is: another run has made it in between.
+        """
+        chosen = pafs.FileSelector(path, allow_not_found=True, recursive=True)
+        for left in reversed(range(_LOOKS)):
+            try:
+                found: list[pafs.FileInfo] = self.connect().get_file_info(chosen)
+            except FileNotFoundError:
+                if not left:
+                    raise
+            else:
+                return found
+        raise AssertionError("unreachable")
 
     def _is_there(self, path: str) -> bool:
         return self.connect().get_file_info(path).type is not pafs.FileType.NotFound
