@@ -7,12 +7,8 @@ accepted has to be finished, and once: that is read from the copies on the disk,
 import json
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +19,14 @@ import trio
 from cqrepl.broker.client import TaskClient, TasksRefused
 from cqrepl.broker.fields import TaskWords, decode
 from cqrepl.broker.taskboard import Status, TaskTable
-from cqrepl.console.endings import ending_signals, held_back, let_in
+from cqrepl.console.endings import held_back
 from cqrepl.console.output import flush, write_text
+from cqrepl.demohosts import DemoHosts, cluster_file
 from cqrepl.demonode import BOARD, GROUP, addresses_in
 from cqrepl.net.address import Address
 from cqrepl.queue import Queue
 
 HOSTS: Final = (1, 2, 3)
-LEASE: Final = "1s"
 SETTLE_SECONDS: Final = 60.0  # for what was accepted to be finished, after the last fault
 _SUBMITTERS: Final = 4
 _SLOTS: Final = 16
@@ -96,10 +92,8 @@ class _Demo:
     def __init__(self, folder: Path, seconds: float) -> None:
         self.result = ClusterResult()
         self._folder = folder
-        self._file = folder / "cluster.yaml"
+        self._hosts = DemoHosts("cqrepl.demonode", folder, self._heard)
         self._seconds = seconds
-        self._nodes: dict[int, trio.Process] = {}
-        self._all: list[trio.Process] = []  # also those that were killed
         self._leader = 0
         self._led = trio.Event()
         self._began = 0.0
@@ -111,38 +105,12 @@ class _Demo:
     async def run(self) -> None:
         """Until all that was accepted is finished, or the time for that is over."""
         groups = "    groups: {count: 1, rollCycle: FAST_DAILY, preferred: false}"
-        self._file.write_text(cluster_file(self._folder, HOSTS, groups))
-        async with AsyncExitStack() as stack:
-            signals = stack.enter_context(trio.open_signal_receiver(*ending_signals()))
-            stack.enter_context(let_in())
-            stack.push_async_callback(self._end_all)
-            nursery = await stack.enter_async_context(trio.open_nursery())
-            nursery.start_soon(raise_interrupt, signals)
-            for host_id in HOSTS:
-                await self._start(nursery, host_id)
+        self._hosts.file.write_text(cluster_file(self._folder, HOSTS, groups))
+        async with self._hosts.running(HOSTS) as nursery:
             with trio.fail_after(SETTLE_SECONDS):
                 await self._led.wait()
-            self._began = trio.current_time()
+            self._began = self._hosts.begin()
             await self._work(nursery)
-            nursery.cancel_scope.cancel()
-
-    async def _start(self, nursery: trio.Nursery, host_id: int) -> None:
-        command = [sys.executable, "-m", "cqrepl.demonode", str(self._file), str(host_id)]
-        with (self._folder / f"host{host_id}.log").open("ab") as log:
-            process = await trio.lowlevel.open_process(
-                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL
-            )
-        self._nodes[host_id] = process
-        self._all.append(process)
-        nursery.start_soon(self._listen, host_id, process)
-
-    async def _listen(self, host_id: int, process: trio.Process) -> None:
-        assert process.stdout is not None
-        said = b""
-        async for data in process.stdout:
-            *lines, said = (said + data).split(b"\n")
-            for line in lines:
-                self._heard(host_id, json.loads(line))
 
     def _heard(self, host_id: int, change: dict[str, object]) -> None:
         epoch = change["epoch"]
@@ -152,11 +120,11 @@ class _Demo:
             and epoch not in self.result.epochs
         ):
             self.result.epochs[epoch] = self._leader = host_id
-            self._say(f"host {host_id} leads, in epoch {epoch}")
+            self._hosts.say(f"host {host_id} leads, in epoch {epoch}")
             self._led.set()
 
     async def _work(self, nursery: trio.Nursery) -> None:
-        hosts = [Address.parse(each) for each in addresses_in(self._file).values()]
+        hosts = [Address.parse(each) for each in addresses_in(self._hosts.file).values()]
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(
                 TaskClient(hosts, BOARD, "submitter").running()
@@ -198,39 +166,28 @@ class _Demo:
     async def _faults(self, nursery: trio.Nursery) -> None:
         """Kills a leader and freezes one; both come back."""
         await self._until(_KILL)
-        killed = self._leader
-        self._fault(f"host {killed}, the leader, is killed", killed, signal.SIGKILL)
+        killed = self._fault("is killed")
+        await self._hosts.kill(killed)
         await self._until(_COME_BACK)
-        await self._nodes[killed].wait()
-        self._say(f"host {killed} comes back")
-        await self._start(nursery, killed)
+        self._hosts.say(f"host {killed} comes back")
+        await self._hosts.start(nursery, killed)
         await self._until(_FREEZE)
-        frozen = self._leader
-        self._fault(f"host {frozen}, the leader, is frozen", frozen, signal.SIGSTOP)
+        frozen = self._fault("is frozen")
+        self._hosts.send(frozen, signal.SIGSTOP)
         await self._until(_THAW)
-        self._say(f"host {frozen} goes on")
-        self._nodes[frozen].send_signal(signal.SIGCONT)
+        self._hosts.say(f"host {frozen} goes on")
+        self._hosts.send(frozen, signal.SIGCONT)
         await self._until(1.0)
         self._is_over = True
 
     async def _until(self, part: float) -> None:
         await trio.sleep_until(self._began + part * self._seconds)
 
-    def _fault(self, what: str, host_id: int, number: int) -> None:
-        self._say(what)
-        self._nodes[host_id].send_signal(number)
-        self._faulted, self._faulty = trio.current_time(), host_id
-
-    async def _end_all(self) -> None:
-        with trio.CancelScope(shield=True):
-            for process in self._all:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-
-    def _say(self, line: str) -> None:
-        at = trio.current_time() - self._began if self._began else 0.0
-        print(f"cqrepl demo: {at:5.1f} s: {line}", file=sys.stderr, flush=True)
+    def _fault(self, what: str) -> int:
+        """The leader, to which this happens now."""
+        self._hosts.say(f"host {self._leader}, the leader, {what}")
+        self._faulted, self._faulty = trio.current_time(), self._leader
+        return self._leader
 
     def judge(self) -> None:
         """Counts by the copy that holds most, as it is on the disk."""
@@ -269,34 +226,6 @@ class _Judged:
 async def _finish(worker: TaskClient, task: TaskWords) -> None:
     with suppress(TasksRefused):  # another attempt is under way
         await worker.finish(task, b"done")
-
-
-async def raise_interrupt(signals: AsyncIterator[int]) -> None:
-    """Ends a demonstration at the first of these signals."""
-    async for _ in signals:
-        raise KeyboardInterrupt
-
-
-def cluster_file(folder: Path, hosts: Sequence[int], groups: str) -> str:
-    """A file of a cluster on loopback, whose hosts are elected.
-
-    Args:
-        groups: the line of `cqrepl`, or of `cluster` below it, that has them.
-    """
-    base = json.dumps(f"{folder}/$hostId")
-    lines = ["cluster:", f"  context: {{basePath: {base}}}"]
-    for host_id, port in zip(hosts, _free_ports(len(hosts)), strict=True):
-        lines.append(f'  host{host_id}: {{hostId: {host_id}, connectUri: "127.0.0.1:{port}"}}')
-    return "\n".join([*lines, "cqrepl:", "  cluster:", f"    leaseTimeout: {LEASE}", groups, ""])
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that no process listens at now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _print_result(result: ClusterResult, *, as_json: bool) -> None:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from cqrepl.console.endings import ending_signals, held_back, let_in
 from cqrepl.console.loglines import port_told
 from cqrepl.console.meter import show_line
 from cqrepl.console.output import flush, write_text
+from cqrepl.demohosts import raise_interrupt
 from cqrepl.net.address import Address
 from cqrepl.net.listener import listening_port, open_listener, serve
 from cqrepl.protocol import PAYLOAD_MAX
@@ -146,7 +146,7 @@ async def _run_processes(original: Path, copy: Path, count: int, size: int) -> f
         signals = stack.enter_context(trio.open_signal_receiver(*ending_signals()))
         stack.enter_context(let_in())
         nursery = await stack.enter_async_context(trio.open_nursery())
-        nursery.start_soon(_raise_interrupt, signals)
+        nursery.start_soon(raise_interrupt, signals)
         source = await _start(
             nursery, "source", streams, "--listen", "127.0.0.1:0", "--until-caught-up", *longest
         )
@@ -167,11 +167,6 @@ async def _run_processes(original: Path, copy: Path, count: int, size: int) -> f
         nursery.cancel_scope.cancel()
     assert relay.started is not None
     return ended - relay.started
-
-
-async def _raise_interrupt(signals: AsyncIterator[int]) -> None:
-    async for _ in signals:
-        raise KeyboardInterrupt
 
 
 async def _start(nursery: trio.Nursery, *arguments: str) -> trio.Process:

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,10 +21,10 @@ from typing import Final
 
 import trio
 
-from cqrepl.clusterdemo import raise_interrupt
 from cqrepl.console.endings import ending_signals, held_back, let_in
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.console.output import flush, write_text
+from cqrepl.demohosts import free_ports, raise_interrupt
 from cqrepl.fixengine import JVM_OPTIONS, engine_pid, is_running
 from cqrepl.fixfindings import EngineLines, FixFindings, judged, undelivered
 
@@ -138,7 +137,7 @@ class FixCluster:
         self.sessions = sessions
         self._rate = rate
         self._timeout_ms = timeout_ms
-        ports = _free_ports(2 * len(HOSTS))
+        ports = free_ports(2 * len(HOSTS))
         self._ports = dict(zip(HOSTS, ports, strict=False))
         self._fix_ports = dict(zip(HOSTS, ports[len(HOSTS) :], strict=True))
         self._hosts: dict[int, trio.Process] = {}
@@ -298,12 +297,3 @@ class FixCluster:
         last, once all of it has ended."""
         errors = (self.folder / "engines.err").read_text(errors="replace")
         return judged(self._acceptors, self.heard(), self.at(self.leader()[0]), errors)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that no process listens at now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

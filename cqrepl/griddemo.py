@@ -9,14 +9,11 @@ written is seen by whom reads with its token; and the database has the same as t
 import json
 import random
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,9 +22,9 @@ from typing import Final
 import trio
 
 import cqrepl.grid
-from cqrepl.clusterdemo import cluster_file, raise_interrupt
-from cqrepl.console.endings import ending_signals, held_back, let_in
+from cqrepl.console.endings import held_back
 from cqrepl.console.output import flush, write_text
+from cqrepl.demohosts import DemoHosts, cluster_file
 from cqrepl.demonode import addresses_in
 from cqrepl.grid.errors import Conflict, LoaderError, LockTimeout, OutcomeUnknown
 from cqrepl.routing import partition_of
@@ -126,49 +123,39 @@ class _GridDemo:
     def __init__(self, folder: Path, rows: int, seconds: float) -> None:
         self.result = GridResult(rows=rows)
         self._folder = folder
-        self._file = folder / "cluster.yaml"
+        self._hosts = DemoHosts("cqrepl.gridnode", folder, self._heard)
         self._database = folder / "bank.db"
         self._seconds = seconds
-        self._nodes: dict[int, trio.Process] = {}
-        self._all: list[trio.Process] = []  # also those that were killed
         self._leaders: dict[str, tuple[int, int]] = {}  # by queue: epoch and host
         self._loading = trio.Event()  # 80 % are there
-        self._began = 0.0
         self._is_over = False
 
     async def run(self) -> None:
         """Until all is loaded, moved and counted."""
-        self._say(f"{self.result.rows:,} rows go into a SQLite file")
+        self._hosts.say(f"{self.result.rows:,} rows go into a SQLite file")
         await trio.to_thread.run_sync(_fill, self._database, self.result.rows)
-        self._file.write_text(cluster_file(self._folder, HOSTS, _grid_line(self._database)))
-        async with AsyncExitStack() as stack:
-            signals = stack.enter_context(trio.open_signal_receiver(*ending_signals()))
-            stack.enter_context(let_in())
-            stack.push_async_callback(self._end_all)
-            nursery = await stack.enter_async_context(trio.open_nursery())
-            nursery.start_soon(raise_interrupt, signals)
-            self._began = trio.current_time()
-            for host_id in HOSTS:
-                await self._start(nursery, host_id)
+        self._hosts.file.write_text(cluster_file(self._folder, HOSTS, _grid_line(self._database)))
+        self._hosts.begin()
+        async with self._hosts.running(HOSTS) as nursery:
             await self._load(nursery)
             await self._move()
-            self._is_over = True
-            nursery.cancel_scope.cancel()
 
     async def _load(self, nursery: trio.Nursery) -> None:
         with trio.fail_after(SETTLE_SECONDS):
             await self._loading.wait()
         first = self._busiest()
-        self._say(f"80 % are loaded: host {first}, a primary, is killed")
+        self._hosts.say(f"80 % are loaded: host {first}, a primary, is killed")
         before = self.result.read
         await self._kill(first)
         count = partial(_counted, self._addresses())
         self.result.before, found = await trio.to_thread.run_sync(count)
         self.result.missing = self.result.rows - found
         self.result.read_after_kill = self.result.read - before
-        self._say(f"all is loaded; {self.result.read_after_kill:,} rows were read after the kill")
-        self._say(f"host {first} comes back")
-        await self._start(nursery, first)
+        self._hosts.say(
+            f"all is loaded; {self.result.read_after_kill:,} rows were read after the kill"
+        )
+        self._hosts.say(f"host {first} comes back")
+        await self._hosts.start(nursery, first)
 
     async def _move(self) -> None:
         """Money moves; another primary is killed on the way."""
@@ -180,7 +167,7 @@ class _GridDemo:
             try:
                 await trio.sleep(self._seconds / 2)
                 second = self._busiest(but=self.result.killed[0])
-                self._say(f"host {second}, a primary, is killed")
+                self._hosts.say(f"host {second}, a primary, is killed")
                 await self._kill(second)
                 await trio.sleep_until(ends)
                 with trio.move_on_after(SETTLE_SECONDS):
@@ -188,7 +175,7 @@ class _GridDemo:
                         await trio.sleep(0.1)
             finally:  # also where one of them has failed
                 self._is_over = True
-        self._say("all is counted")
+        self._hosts.say("all is counted")
         check = partial(_checked, self.result, self._addresses(), self._database)
         await trio.to_thread.run_sync(check)
 
@@ -199,31 +186,10 @@ class _GridDemo:
 
     async def _kill(self, host_id: int) -> None:
         self.result.killed.append(host_id)
-        self._nodes[host_id].send_signal(signal.SIGKILL)
-        await self._nodes[host_id].wait()
+        await self._hosts.kill(host_id)
 
     def _addresses(self) -> str:
-        return ",".join(addresses_in(self._file).values())
-
-    async def _start(self, nursery: trio.Nursery, host_id: int) -> None:
-        command = [sys.executable, "-m", "cqrepl.gridnode", str(self._file), str(host_id)]
-        with (self._folder / f"host{host_id}.log").open("ab") as log:
-            process = await trio.lowlevel.open_process(
-                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL
-            )
-        self._nodes[host_id] = process
-        self._all.append(process)
-        nursery.start_soon(self._listen, host_id, process)
-
-    async def _listen(self, host_id: int, process: trio.Process) -> None:
-        assert process.stdout is not None
-        said = b""
-        async for data in process.stdout:
-            *lines, said = (said + data).split(b"\n")
-            for line in lines:
-                self._heard(host_id, json.loads(line))
-        if host_id not in self.result.killed and not self._is_over:
-            raise OSError(f"host {host_id} has ended, see {self._folder}/host{host_id}.log")
+        return ",".join(addresses_in(self._hosts.file).values())
 
     def _heard(self, host_id: int, told: dict[str, object]) -> None:
         if "read" in told:
@@ -236,17 +202,6 @@ class _GridDemo:
             self.result.leads += not self.result.before
             if epoch > self._leaders.get(queue, (0, 0))[0]:
                 self._leaders[queue] = epoch, host_id
-
-    async def _end_all(self) -> None:
-        with trio.CancelScope(shield=True):
-            for process in self._all:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-
-    def _say(self, line: str) -> None:
-        at = trio.current_time() - self._began if self._began else 0.0
-        print(f"cqrepl demo: {at:5.1f} s: {line}", file=sys.stderr, flush=True)
 
 
 class _Mover:

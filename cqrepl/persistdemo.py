@@ -7,22 +7,19 @@ against the copies on the disk.
 
 import json
 import shutil
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections import Counter
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from cqrepl.clusterdemo import cluster_file, raise_interrupt
-from cqrepl.console.endings import ending_signals, held_back, let_in
+from cqrepl.console.endings import held_back
 from cqrepl.console.output import flush, write_text
+from cqrepl.demohosts import DemoHosts, cluster_file
 from cqrepl.persist.storage.records import Op, decode_record
 from cqrepl.persist.storage.storagetable import StorageTable
 from cqrepl.persistnode import GROUP
@@ -95,43 +92,29 @@ class _PersistDemo:
     def __init__(self, folder: Path, seconds: float) -> None:
         self.result = PersistResult()
         self._folder = folder
-        self._file = folder / "cluster.yaml"
+        self._hosts = DemoHosts("cqrepl.persistnode", folder, self._heard)
         self._seconds = seconds
-        self._nodes: dict[int, trio.Process] = {}
         self._led = trio.Event()
         self._leader = self._killed = 0
-        self._began = 0.0
-        self._is_over = False
 
     async def run(self) -> None:
         """Until the time is over, and all hosts that are left have ended."""
         groups = "  persist: {demo: {defaults: {mode: sync, ackTimeout: 1s}}}"
-        self._file.write_text(cluster_file(self._folder, HOSTS, groups))
-        async with AsyncExitStack() as stack:
-            signals = stack.enter_context(trio.open_signal_receiver(*ending_signals()))
-            stack.enter_context(let_in())
-            stack.push_async_callback(self._kill_all)
-            nursery = await stack.enter_async_context(trio.open_nursery())
-            nursery.start_soon(raise_interrupt, signals)
-            for host_id in HOSTS:
-                await self._start(nursery, host_id)
+        self._hosts.file.write_text(cluster_file(self._folder, HOSTS, groups))
+        async with self._hosts.running(HOSTS):
             with trio.move_on_after(SETTLE_SECONDS) as scope:
                 await self._led.wait()
             if scope.cancelled_caught:
                 raise OSError(f"no host leads within {SETTLE_SECONDS:g} s")
-            self._began = trio.current_time()
-            await self._kill_leader()
-            await trio.sleep_until(self._began + self._seconds)
+            began = self._hosts.begin()
+            await trio.sleep_until(began + _KILL * self._seconds)
+            self._killed = self._leader
+            self._hosts.say(f"host {self._killed}, the leader, is killed")
+            await self._hosts.kill(self._killed)
+            await trio.sleep_until(began + self._seconds)
             with trio.move_on_after(SETTLE_SECONDS):
                 await self._goes_on()
-            await self._end()
-            nursery.cancel_scope.cancel()
-
-    async def _kill_leader(self) -> None:
-        await trio.sleep_until(self._began + _KILL * self._seconds)
-        self._killed = self._leader
-        self._say(f"host {self._killed}, the leader, is killed")
-        self._nodes[self._killed].send_signal(signal.SIGKILL)
+            await self._hosts.end(SETTLE_SECONDS)
 
     async def _goes_on(self) -> None:
         """Returns once another host has appended."""
@@ -139,51 +122,12 @@ class _PersistDemo:
         while not any(each.exists() and each.stat().st_size for each in logs):
             await trio.sleep(0.1)
 
-    async def _end(self) -> None:
-        self._is_over = True
-        for host_id, process in self._nodes.items():
-            if host_id != self._killed:
-                assert process.stdin is not None
-                await process.stdin.aclose()
-                with trio.move_on_after(SETTLE_SECONDS):
-                    await process.wait()
-
-    async def _start(self, nursery: trio.Nursery, host_id: int) -> None:
-        command = [sys.executable, "-m", "cqrepl.persistnode", str(self._file), str(host_id)]
-        with (self._folder / f"host{host_id}.log").open("ab") as log:
-            process = await trio.lowlevel.open_process(
-                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.PIPE
-            )
-        self._nodes[host_id] = process
-        nursery.start_soon(self._listen, host_id, process)
-
-    async def _listen(self, host_id: int, process: trio.Process) -> None:
-        assert process.stdout is not None
-        said = b""
-        async for data in process.stdout:
-            *lines, said = (said + data).split(b"\n")
-            for line in lines:
-                self._heard(host_id, json.loads(line))
-        if host_id != self._killed and not self._is_over:
-            raise OSError(f"host {host_id} has ended, see {self._folder}/host{host_id}.log")
-
     def _heard(self, host_id: int, change: dict[str, object]) -> None:
         epoch, epochs = change["epoch"], self.result.epochs
         if change["role"] == "leading" and isinstance(epoch, int) and epoch not in epochs:
             epochs[epoch] = self._leader = host_id
-            self._say(f"host {host_id} leads, in epoch {epoch}")
+            self._hosts.say(f"host {host_id} leads, in epoch {epoch}")
             self._led.set()
-
-    async def _kill_all(self) -> None:
-        with trio.CancelScope(shield=True):
-            for process in self._nodes.values():
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-
-    def _say(self, line: str) -> None:
-        at = trio.current_time() - self._began if self._began else 0.0
-        print(f"cqrepl demo: {at:5.1f} s: {line}", file=sys.stderr, flush=True)
 
     def _log(self, host_id: int) -> Path:
         return self._folder / f"appends-{host_id}.log"

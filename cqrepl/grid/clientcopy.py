@@ -16,8 +16,9 @@ import trio
 from cqrepl.grid.errors import GridRefused, TokenLost
 from cqrepl.grid.gridclient import GridClient
 from cqrepl.grid.partition.gridvalues import ValueCodec
-from cqrepl.grid.partition.gridwords import GridEntry, GridWords, MapOp, unpack_changes
+from cqrepl.grid.partition.gridwords import GridEntry, MapOp, unpack_changes
 from cqrepl.grid.partition.token import Token
+from cqrepl.service.fieldwords import FieldWords
 
 
 class Mode(StrEnum):
@@ -87,7 +88,7 @@ class ReadOnlyMap:
             raise GridRefused(f"expected partitions from 0 to {last}, got {wrong[0]}")
         self._listener: ReplicationMapListener = listener or _NoListener()
         self._rows: dict[int, dict[bytes, bytes]] = {}
-        self._early: dict[int, list[GridWords]] = {}  # changes that came before their rows
+        self._early: dict[int, list[FieldWords]] = {}  # changes that came before their rows
         self._scope = trio.CancelScope()
 
     def get(self, key: object, otherwise: object = None) -> object:
@@ -174,7 +175,7 @@ class ReadOnlyMap:
             if old.get(key) != value:
                 self._change(partition, key, value)
 
-    def _told(self, partition: int, said: GridWords) -> None:
+    def _told(self, partition: int, said: FieldWords) -> None:
         if partition in self._early:
             self._early[partition].append(said)
             return

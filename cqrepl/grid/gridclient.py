@@ -30,8 +30,7 @@ from cqrepl.grid.griddesk import CSP_PREFIX, DECODER, GRID_CAPABILITY, GridHalf,
 from cqrepl.grid.gridsettings import GridSettings, Locks, MapSettings, Reads
 from cqrepl.grid.partition.gridwords import (
     GridEntry,
-    GridWords,
-    Scalar,
+    grid_words,
     pack_changes,
     pack_reads,
     unpack_rows,
@@ -46,6 +45,7 @@ from cqrepl.net.tlssettings import NO_TLS, TlsSettings
 from cqrepl.protocol import HeartbeatSettings, LinkView, ProtocolSettings
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.routing import group_of
+from cqrepl.service.fieldwords import FieldWords, Value
 from cqrepl.service.servicehalf import HalfAsked
 
 PAUSE_SECONDS: Final = 0.05  # from one host to the next, where none serves
@@ -65,8 +65,8 @@ _ERRORS: Final[dict[str, Callable[[str], GridError]]] = {
 class _Asked:
     """A request that was sent; with its connection it ends without an answer."""
 
-    rows: list[GridWords] = field(default_factory=list)
-    answer: GridWords | None = None
+    rows: list[FieldWords] = field(default_factory=list)
+    answer: FieldWords | None = None
     done: trio.Event = field(default_factory=trio.Event)
 
 
@@ -79,7 +79,7 @@ class _GridVisit:
         self.is_there = trio.Event()  # or is over
         self.why = ""
         self.scope = trio.CancelScope()
-        self.changed: dict[int, Callable[[GridWords], None]] = {}
+        self.changed: dict[int, Callable[[FieldWords], None]] = {}
         self._map_set = map_set
         self._asked: dict[int, _Asked] = {}
 
@@ -114,7 +114,7 @@ class _GridVisit:
         else:
             asked.rows.append(said)
 
-    async def ask(self, said: GridWords) -> _Asked | None:
+    async def ask(self, said: FieldWords) -> _Asked | None:
         """The answer; None where the connection has ended before there was one."""
         assert self.half is not None
         number, asked = said.number("ask"), _Asked()
@@ -216,14 +216,14 @@ class GridClient:
         Args:
             lock_of: the number of the transaction that locks it; 0 for none.
         """
-        values: dict[str, Scalar] = {"part": partition, "map": name, "key": key}
+        values: dict[str, Value] = {"part": partition, "map": name, "key": key}
         if lock_of:
             values |= {"lock": 1, "tx": lock_of}
         return _entry_in((await self._ask_primary("get", values))[1])
 
     async def get_any(self, partition: int, name: str, key: bytes) -> GridEntry | None:
         """An entry of any copy; where that has none, of the primary."""
-        values: dict[str, Scalar] = {"part": partition, "map": name, "key": key, "mode": Reads.ANY}
+        values: dict[str, Value] = {"part": partition, "map": name, "key": key, "mode": Reads.ANY}
         _, answer = await self._ask_any("get", values)
         found = _entry_in(answer)
         return await self.get(partition, name, key) if found is None else found
@@ -237,7 +237,7 @@ class GridClient:
             TokenLost, TokenTimeout: as `GridGroup.wait_token`.
         """
         ms = max(1, math.ceil(seconds * 1000))
-        values: dict[str, Scalar] = {
+        values: dict[str, Value] = {
             "part": partition,
             "map": name,
             "key": key,
@@ -270,7 +270,7 @@ class GridClient:
         """
         maps, changes = pack_changes(request.changes)
         read, reads = pack_reads(request.reads)
-        values: dict[str, Scalar] = {
+        values: dict[str, Value] = {
             "part": request.partition,
             "tx": tx,
             "maps": maps,
@@ -305,7 +305,7 @@ class GridClient:
         self,
         partition: int,
         name: str,
-        tell: Callable[[GridWords], None],
+        tell: Callable[[FieldWords], None],
         *,
         with_rows: bool = True,
         at: Token | None = None,
@@ -323,7 +323,7 @@ class GridClient:
             TokenLost: there is no such transaction any more.
         """
         mode = Reads.OFF if self.settings.reads is Reads.OFF else Reads.ANY
-        values: dict[str, Scalar] = {"part": partition, "map": name, "mode": mode}
+        values: dict[str, Value] = {"part": partition, "map": name, "mode": mode}
         values |= {} if with_rows else {"count": 1}
         if at is not None and mode is not Reads.OFF:
             values |= {"mode": Reads.TOKEN, "at": str(at), "timeout": 1000}
@@ -349,8 +349,8 @@ class GridClient:
     # ---- who is asked ----------------------------------------------------------------------------
 
     async def _ask_primary(
-        self, name: str, values: dict[str, Scalar]
-    ) -> tuple[list[GridWords], GridWords]:
+        self, name: str, values: dict[str, Value]
+    ) -> tuple[list[FieldWords], FieldWords]:
         partition = values["part"]
         assert isinstance(partition, int)
         group = self._group(partition)
@@ -370,8 +370,8 @@ class GridClient:
         raise GridError(self._no_host(f"a primary of partition {partition}"))
 
     async def _ask_any(
-        self, name: str, values: dict[str, Scalar]
-    ) -> tuple[list[GridWords], GridWords]:
+        self, name: str, values: dict[str, Value]
+    ) -> tuple[list[FieldWords], FieldWords]:
         """Asks the hosts by turns."""
         with trio.move_on_after(self._timeout_seconds):
             while True:
@@ -387,8 +387,8 @@ class GridClient:
         return f"map set {self.map_set!r}: expected {wanted}, got none: {self._why}"
 
     async def _ask_at(
-        self, address: Address, name: str, values: dict[str, Scalar]
-    ) -> tuple[list[GridWords], GridWords] | None:
+        self, address: Address, name: str, values: dict[str, Value]
+    ) -> tuple[list[FieldWords], FieldWords] | None:
         """The rows and the answer; None where it was not asked, or may be asked once more.
 
         Raises:
@@ -405,13 +405,13 @@ class GridClient:
             return None
         return asked.rows, asked.answer
 
-    def _words(self, name: str, values: dict[str, Scalar]) -> GridWords:
+    def _words(self, name: str, values: dict[str, Value]) -> FieldWords:
         self._numbers += 1
-        return GridWords(name, {"ask": self._numbers} | values)
+        return grid_words(name, {"ask": self._numbers} | values)
 
     def _checked(
-        self, found: tuple[list[GridWords], GridWords]
-    ) -> tuple[list[GridWords], GridWords]:
+        self, found: tuple[list[FieldWords], FieldWords]
+    ) -> tuple[list[FieldWords], FieldWords]:
         answer = found[1]
         outcome, why = answer.text("outcome"), answer.text("why")
         if outcome in ("ok", "open"):
@@ -423,7 +423,7 @@ class GridClient:
             raise OutcomeUnknown(why, Token.parse(token) if token else None)
         raise _ERRORS.get(outcome, GridRefused)(why)
 
-    def _note_moved(self, group: int, answer: GridWords) -> bool:
+    def _note_moved(self, group: int, answer: FieldWords) -> bool:
         """True where it says who leads."""
         self._why = answer.text("why")
         self._leaders.pop(group, None)
@@ -471,11 +471,11 @@ class GridClient:
             visit.end()
 
 
-def _entry_in(answer: GridWords) -> GridEntry | None:
+def _entry_in(answer: FieldWords) -> GridEntry | None:
     if "version" not in answer.values:
         return None
     return GridEntry(answer.data("value"), answer.number("version"))
 
 
-def _rows_in(rows: Iterable[GridWords]) -> list[tuple[bytes, GridEntry]]:
+def _rows_in(rows: Iterable[FieldWords]) -> list[tuple[bytes, GridEntry]]:
     return [row for each in rows for row in unpack_rows(each.data("entries"))]

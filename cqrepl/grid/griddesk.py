@@ -38,9 +38,8 @@ from cqrepl.grid.gridsettings import GridSettings, Reads
 from cqrepl.grid.partition.gridwords import (
     MESSAGE_MAX,
     GridEntry,
-    GridWords,
-    Scalar,
     decode_words,
+    grid_words,
     pack_changes,
     pack_rows,
     unpack_changes,
@@ -57,6 +56,7 @@ from cqrepl.queue import QueueError
 from cqrepl.replicator.leadership import SteppedDown
 from cqrepl.replicator.marks.ackboard import WaitEnded
 from cqrepl.routing import group_of
+from cqrepl.service.fieldwords import FieldWords, Value
 from cqrepl.service.ledservice import ServiceDesk
 from cqrepl.service.servicehalf import ConversationKind, Decoder, Half, HalfAsked
 from wire import WireError
@@ -67,7 +67,7 @@ ASKS_MAX: Final = 4096  # of one client, that are not answered yet
 TOKEN_SECONDS_MAX: Final = 60.0
 WATCHED_MAX: Final = 64  # maps and partitions of one client
 DECODER: Final = Decoder(decode_words, MESSAGE_MAX)
-GridHalf: TypeAlias = Half[GridWords]
+GridHalf: TypeAlias = Half[FieldWords]
 _ROWS_BYTES: Final = 256 << 10
 # what an error is called in an answer; the client raises the same one
 OUTCOMES: Final[dict[type[Exception], str]] = {
@@ -84,12 +84,12 @@ _WRITES: Final = ("commit", "release")
 _MOVED: Final = (SteppedDown, WaitEnded, QueueError, OSError)
 
 
-def grid_kind(*, is_asked: bool) -> ConversationKind[GridWords]:
+def grid_kind(*, is_asked: bool) -> ConversationKind[FieldWords]:
     """The row of the handler table; a client's is not asked."""
     return ConversationKind("!GridHandler", GRID_CAPABILITY, DECODER, is_asked=is_asked)
 
 
-def _right(said: GridWords) -> str:
+def _right(said: FieldWords) -> str:
     """The right that a request takes: a lock keeps others from writing."""
     locks = said.name == "get" and said.number("lock") != 0
     return "write" if locks or said.name in _WRITES else "observe"
@@ -157,13 +157,13 @@ class GridDesk:
             half.unanswered += 1
             self._nursery.start_soon(self._do, half, said)
 
-    async def _do(self, half: GridHalf, said: GridWords) -> None:
+    async def _do(self, half: GridHalf, said: FieldWords) -> None:
         try:
             await self._act(half, said)
         except (NotServing, *_MOVED) as error:
             self._moved(half, said, str(error))
         except (GridError, Refused, WireError, ValueError) as error:
-            more: dict[str, Scalar] = {}
+            more: dict[str, Value] = {}
             if isinstance(error, OutcomeUnknown) and error.token is not None:
                 more["at"] = str(error.token)
             if isinstance(error, Conflict):
@@ -172,24 +172,24 @@ class GridDesk:
         finally:
             half.unanswered -= 1
 
-    def _moved(self, half: GridHalf, said: GridWords, why: str) -> None:
+    def _moved(self, half: GridHalf, said: FieldWords, why: str) -> None:
         group = self._by_number.get((half.name, self._nth(half, said)))
-        more: dict[str, Scalar] = {}
+        more: dict[str, Value] = {}
         if group is not None and group.led.has_begun:
             leader = group.led.leader()
             more = {"leader": leader.host, "where": leader.where}
         _answer(half, said, "moved", why, more)
 
-    def _queue_of(self, half: GridHalf, said: GridWords) -> str:
+    def _queue_of(self, half: GridHalf, said: FieldWords) -> str:
         """The log of the group that a request is about."""
         nth = self._nth(half, said)
         group = self._by_number.get((half.name, nth))
         return group_name(half.name, nth) if group is None else group.group
 
-    def _nth(self, half: GridHalf, said: GridWords) -> int:
+    def _nth(self, half: GridHalf, said: FieldWords) -> int:
         return group_of(said.number("part"), self.sets[half.name].group_count)
 
-    async def _act(self, half: GridHalf, said: GridWords) -> None:
+    async def _act(self, half: GridHalf, said: FieldWords) -> None:
         if said.name == "hello":
             _answer(half, said, "ok", more={"settings": self._settings(half.name)})
             return
@@ -223,7 +223,7 @@ class GridDesk:
             case _:
                 _answer(half, said, "refused", f"expected a request of a grid, got {said.name!r}")
 
-    async def _get(self, half: GridHalf, said: GridWords, group: GridGroup) -> None:
+    async def _get(self, half: GridHalf, said: FieldWords, group: GridGroup) -> None:
         part, name, key = said.number("part"), said.text("map"), said.data("key")
         group.settings.map(name)
         entry: GridEntry | None
@@ -237,12 +237,12 @@ class GridDesk:
             entry = group.get_here(part, name, key)
         else:
             return
-        values: dict[str, Scalar] = {}
+        values: dict[str, Value] = {}
         if entry is not None:
             values = {"value": entry.value, "version": entry.version}
         _answer(half, said, "ok", more=values)
 
-    async def _is_here(self, half: GridHalf, said: GridWords, group: GridGroup) -> bool:
+    async def _is_here(self, half: GridHalf, said: FieldWords, group: GridGroup) -> bool:
         """Waits for the token that a reader has; false where it was answered that the primary has
         to tell an outcome first."""
         if group.settings.reads is Reads.OFF:
@@ -255,7 +255,7 @@ class GridDesk:
                 return False
         return True
 
-    async def _rows(self, half: GridHalf, said: GridWords, group: GridGroup) -> None:
+    async def _rows(self, half: GridHalf, said: FieldWords, group: GridGroup) -> None:
         part, name = said.number("part"), said.text("map")
         group.settings.map(name)
         if said.text("mode") in ("", Reads.OFF):
@@ -270,10 +270,10 @@ class GridDesk:
             rows, token = group.rows_here(part, name)
         if not said.number("count"):  # the rows themselves are wanted
             for piece in _pieces(rows):
-                half.say(GridWords("rows", {"ask": said.number("ask"), "entries": piece}))
+                half.say(grid_words("rows", {"ask": said.number("ask"), "entries": piece}))
         _answer(half, said, "ok", more={"at": str(token)})
 
-    def _watcher(self, half: GridHalf, said: GridWords, group: GridGroup) -> Watcher:
+    def _watcher(self, half: GridHalf, said: FieldWords, group: GridGroup) -> Watcher:
         self._watched = {each: n for each, n in self._watched.items() if not each.is_over}
         self._watched[half] = self._watched.get(half, 0) + 1
         if self._watched[half] > WATCHED_MAX:
@@ -284,13 +284,13 @@ class GridDesk:
             mine = [each for each in tx.changes if each.map == name]
             if mine and tx.partition == part:
                 maps, changes = pack_changes(mine)
-                values: dict[str, Scalar] = {"maps": maps, "changes": changes}
+                values: dict[str, Value] = {"maps": maps, "changes": changes}
                 values |= {"ask": ask, "index": tx.index, "at": str(group.token_at(tx.index))}
-                half.say(GridWords("changed", values))
+                half.say(grid_words("changed", values))
 
         return Watcher(tell, lambda: half.is_over)
 
-    async def _commit(self, half: GridHalf, said: GridWords, group: GridGroup) -> None:
+    async def _commit(self, half: GridHalf, said: FieldWords, group: GridGroup) -> None:
         part, client_tx = said.number("part"), said.number("tx")
         owner = self._owner(half, client_tx, group)
         try:
@@ -344,7 +344,7 @@ class GridDesk:
         return json.dumps(found)
 
 
-def _right_for(said: GridWords) -> str:
+def _right_for(said: FieldWords) -> str:
     """The right that a peer needs for a request: one that locks holds up those who write."""
     changes = said.name in ("commit", "release", "outcome") or said.number("lock")
     return "write" if changes else "observe"
@@ -365,12 +365,12 @@ def _pieces(rows: dict[bytes, GridEntry]) -> Iterable[bytes]:
 
 def _answer(
     half: GridHalf,
-    said: GridWords,
+    said: FieldWords,
     outcome: str,
     why: str = "",
-    more: dict[str, Scalar] | None = None,
+    more: dict[str, Value] | None = None,
 ) -> None:
-    values: dict[str, Scalar] = {"ask": said.number("ask"), "outcome": outcome}
+    values: dict[str, Value] = {"ask": said.number("ask"), "outcome": outcome}
     if why:
         values["why"] = why[:1000]
-    half.say(GridWords("answer", values | (more or {})))
+    half.say(grid_words("answer", values | (more or {})))

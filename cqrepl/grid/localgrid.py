@@ -18,12 +18,13 @@ from cqrepl.grid.gridsettings import GridSettings, MapSettings
 from cqrepl.grid.loaders import Loader, LoaderDesk, TransactionCallback
 from cqrepl.grid.partition.gridsession import GridSession
 from cqrepl.grid.partition.gridvalues import Serializer, ValueCodec
-from cqrepl.grid.partition.gridwords import GridEntry, GridWords, decode_words
+from cqrepl.grid.partition.gridwords import GridEntry, decode_words
 from cqrepl.grid.partition.locktable import LockPlace
 from cqrepl.grid.partition.partitiongroup import PartitionGroup
 from cqrepl.grid.partition.primary import Primary, TxRequest, WrittenTx, opened_record
 from cqrepl.grid.partition.token import Token
 from cqrepl.queue import Queue
+from cqrepl.service.fieldwords import FieldWords
 from cqrepl.surroundings import surroundings
 
 _ROLL_CYCLE: Final = "FAST_DAILY"
@@ -170,7 +171,7 @@ class LocalGrid:
             if not self._changed.wait(until - time.monotonic()):
                 raise LockTimeout(lock_problem(taken, self.settings.lock_seconds))
 
-    def _write(self, words: GridWords) -> int:
+    def _write(self, words: FieldWords) -> int:
         if self._queue is None:
             self._last += 1
         else:

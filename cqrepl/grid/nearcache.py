@@ -13,7 +13,8 @@ from typing import Final
 import trio
 
 from cqrepl.grid.gridclient import GridClient
-from cqrepl.grid.partition.gridwords import Change, GridEntry, GridWords, MapOp, unpack_changes
+from cqrepl.grid.partition.gridwords import Change, GridEntry, MapOp, unpack_changes
+from cqrepl.service.fieldwords import FieldWords
 
 ENTRIES_MAX: Final = 1_000_000
 
@@ -93,7 +94,7 @@ class NearCache:
             self._forget(partition)
             self._changed = {at: index for at, index in self._changed.items() if at[0] != partition}
 
-    def _told(self, partition: int, said: GridWords) -> None:
+    def _told(self, partition: int, said: FieldWords) -> None:
         for change in unpack_changes(said.text("maps"), said.data("changes")):
             self._drop(partition, change, said.number("index"))
 

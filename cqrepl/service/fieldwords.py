@@ -6,19 +6,26 @@ not known is passed over, so a later version may add some.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from wire import Reader, WireError, Writer
 
 Value = int | str | bytes
 FieldKinds = Mapping[str, type[int] | type[str] | type[bytes]]  # by the names of fields
+_ANY: Final[FieldKinds] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class FieldWords:
-    """A record, or a message."""
+    """A record, or a message.
+
+    Args:
+        kinds: of all fields that it may have; empty: nothing is said of them.
+    """
 
     name: str
     values: Mapping[str, Value] = field(default_factory=dict)
+    kinds: FieldKinds = field(default_factory=lambda: _ANY, repr=False, compare=False)
 
     def number(self, name: str) -> int:
         """The value of a field that holds a number; 0 where it is not there."""
@@ -41,6 +48,7 @@ class FieldWords:
         writer.event(self.name)
         with writer.block():
             for name, value in self.values.items():
+                assert not self.kinds or isinstance(value, self.kinds[name]), name
                 writer.name(name)
                 if isinstance(value, bytes):
                     writer.bytes_literal(value)
@@ -71,4 +79,4 @@ def decode_words(data: bytes | memoryview, kinds: FieldKinds) -> FieldWords:
         elif kind is bytes:
             block = value.read_block()
             values[key] = bytes(block.data[block.position : block.end])
-    return FieldWords(name, values)
+    return FieldWords(name, values, kinds)

@@ -22,9 +22,10 @@ from cqrepl.grid.gridclient import GridClient
 from cqrepl.grid.gridgroup import GridGroup
 from cqrepl.grid.gridsettings import Locks, MapSettings, Reads, ReplicaSettings
 from cqrepl.grid.loaders import LoaderChange, LoaderTx
-from cqrepl.grid.partition.gridwords import Change, MapOp, Scalar
+from cqrepl.grid.partition.gridwords import Change, MapOp
 from cqrepl.grid.partition.primary import TxRequest
 from cqrepl.grid.partition.token import Token
+from cqrepl.service.fieldwords import Value
 from tests.support.grids import MAPS, SETTINGS, grids
 from tests.support.replicas import eventually
 
@@ -436,7 +437,7 @@ async def test_bad_requests_are_told_and_the_host_goes_on(tmp_path: Path) -> Non
         await made.use(lambda grid: grid.session().map("m").put("k", 1))
         addresses = [made.hosts.address(1)]
         async with GridClient(addresses, "s", 10.0).running() as client:
-            asked: list[tuple[str, dict[str, Scalar], str]] = [
+            asked: list[tuple[str, dict[str, Value], str]] = [
                 ("commit", {"part": 0, "changes": b"xx"}, "expected changes, got other"),
                 ("commit", {"part": 0, "maps": "x", "changes": bytes(10)}, "expected changes"),
                 ("get", {"part": 0, "map": "m", "mode": "token", "at": "x"}, "expected a token"),

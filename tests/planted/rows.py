@@ -583,10 +583,10 @@ ROWS: Final = (
         name="lists-cleared-before-the-answer",
         room="grid/partition",
         file="primary.py",
-        text='        lists, listed = self._lists()\n        return WrittenTx(GridWords("tx"',
+        text='        lists, listed = self._lists()\n        return WrittenTx(grid_words("tx"',
         wrong="        lists, listed = self._lists()\n"
         "        self.committed, self.rolled = [], []\n"
-        '        return WrittenTx(GridWords("tx"',
+        '        return WrittenTx(grid_words("tx"',
         tests=("tests/unit/grid/test_partition_group.py",),
     ),
     Planted(

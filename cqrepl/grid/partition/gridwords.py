@@ -13,20 +13,21 @@ The records of a log:
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from wire import Reader, WireError, Writer
+from cqrepl.service.fieldwords import FieldKinds, FieldWords, Value
+from cqrepl.service.fieldwords import decode_words as decode_fields
+from wire import WireError
 
-Scalar = int | str | bytes
 MESSAGE_MAX: Final = 32 << 20
 TRANSACTION_MAX: Final = 16 << 20  # bytes of changes
 MAPS_MAX: Final = 255
 ABSENT: Final = 0  # as the version of an entry: there is none
 PRESENT: Final = -1  # as a version that is expected: any
 
-_KINDS: Final[Mapping[str, type[int] | type[str] | type[bytes]]] = {
+_NO_VALUES: Final[Mapping[str, Value]] = {}
+_KINDS: Final[FieldKinds] = {
     "after": bytes,  # a key
     "ask": int,
     "at": str,  # a token
@@ -61,66 +62,18 @@ _KINDS: Final[Mapping[str, type[int] | type[str] | type[bytes]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GridWords:
-    """A record, or a message."""
-
-    name: str
-    values: Mapping[str, Scalar] = field(default_factory=dict)
-
-    def number(self, name: str) -> int:
-        """The value of a field that holds a number; 0 where it is not there."""
-        value = self.values.get(name, 0)
-        return value if isinstance(value, int) else 0
-
-    def text(self, name: str) -> str:
-        """The same of a text; empty where it is not there."""
-        value = self.values.get(name, "")
-        return value if isinstance(value, str) else ""
-
-    def data(self, name: str) -> bytes:
-        """The same of bytes."""
-        value = self.values.get(name, b"")
-        return value if isinstance(value, bytes) else b""
-
-    def encoded(self) -> bytes:
-        """Its bytes."""
-        writer = Writer()
-        writer.event(self.name)
-        with writer.block():
-            for name, value in self.values.items():
-                assert isinstance(value, _KINDS[name]), name
-                writer.name(name)
-                if isinstance(value, bytes):
-                    writer.bytes_literal(value)
-                elif isinstance(value, str):
-                    writer.text(value)
-                else:
-                    writer.integer(value)
-        return bytes(writer.data)
+def grid_words(name: str, values: Mapping[str, Value] = _NO_VALUES) -> FieldWords:
+    """A record, or a message; each of its fields is in the table above."""
+    return FieldWords(name, values, _KINDS)
 
 
-def decode_words(data: bytes | memoryview) -> GridWords:
+def decode_words(data: bytes | memoryview) -> FieldWords:
     """The words that these bytes are.
 
     Raises:
         WireError: they say nothing that can be read.
     """
-    reader = Reader(data)
-    name = reader.read_name()
-    if not name:
-        raise WireError("expected words of a grid, got none")
-    values: dict[str, Scalar] = {}
-    for key, value in reader.read_block().read_fields().items():
-        kind = _KINDS.get(key)
-        if kind is int:
-            values[key] = value.read_int()
-        elif kind is str:
-            values[key] = value.read_text() or ""
-        elif kind is bytes:
-            block = value.read_block()
-            values[key] = bytes(block.data[block.position : block.end])
-    return GridWords(name, values)
+    return decode_fields(data, _KINDS)
 
 
 # ---- many things in one field ---------------------------------------------------------------

@@ -25,9 +25,9 @@ from cqrepl.grid.errors import GridRefused, TokenLost
 from cqrepl.grid.partition.gridwords import (
     Change,
     GridEntry,
-    GridWords,
     MapOp,
     decode_words,
+    grid_words,
     pack_changes,
     pack_rows,
     unpack_changes,
@@ -35,6 +35,7 @@ from cqrepl.grid.partition.gridwords import (
     unpack_rows,
 )
 from cqrepl.grid.partition.token import Token
+from cqrepl.service.fieldwords import FieldWords
 
 NOTHING: Final = -1
 ENTRY_BYTES: Final = 120  # of memory beside those of key and value, about
@@ -105,7 +106,7 @@ class PartitionGroup:
         self.last_tx = 0
         self._endings: deque[_Ending] = deque()
 
-    def apply(self, index: int, said: GridWords) -> OpenTx | None:
+    def apply(self, index: int, said: FieldWords) -> OpenTx | None:
         """Takes a record; the transaction that it brings, None for no transaction.
 
         Raises:
@@ -129,7 +130,7 @@ class PartitionGroup:
             self._end(index, tx, True)
         return found
 
-    def _open(self, index: int, said: GridWords) -> None:
+    def _open(self, index: int, said: FieldWords) -> None:
         counts = said.number("partitions"), said.number("groups")
         if not self.grid:
             self.grid = said.text("grid")
@@ -222,24 +223,24 @@ class PartitionGroup:
             data = each.encoded()
             out.write(_LENGTH.pack(len(data)) + data)
 
-    def _pieces(self) -> Iterator[GridWords]:
+    def _pieces(self) -> Iterator[FieldWords]:
         counts = {"partitions": self.partition_count, "groups": self.group_count}
-        yield GridWords("grid", {"grid": self.grid, "tx": self.last_tx, **counts})
+        yield grid_words("grid", {"grid": self.grid, "tx": self.last_tx, **counts})
         for opening in self.openings:
-            yield GridWords("opening", {"epoch": opening.epoch, "index": opening.index})
+            yield grid_words("opening", {"epoch": opening.epoch, "index": opening.index})
         for partition, maps in self.partitions.items():
             for name, entries in maps.items():
                 yield from _rows_of(partition, name, entries)
         for each in self.open.values():
             named, changes = pack_changes(each.changes)
             values = {"part": each.partition, "tx": each.tx, "index": each.index}
-            yield GridWords(
+            yield grid_words(
                 "open",
                 {**values, "final": int(each.is_final), "maps": named, "changes": changes},
             )
         for ending in self._endings:
             verdict = {"tx": ending.tx, "final": int(ending.is_committed)}
-            yield GridWords("ending", {"index": ending.index, **verdict})
+            yield grid_words("ending", {"index": ending.index, **verdict})
 
     @classmethod
     def restored(cls, source: BinaryIO) -> "PartitionGroup":
@@ -254,7 +255,7 @@ class PartitionGroup:
             state._take(said)
         return state
 
-    def _take(self, said: GridWords) -> None:
+    def _take(self, said: FieldWords) -> None:
         index, tx, is_final = said.number("index"), said.number("tx"), said.number("final") == 1
         match said.name:
             case "grid":
@@ -281,14 +282,14 @@ def _size(key: bytes, entry: GridEntry) -> int:
     return len(key) + len(entry.value) + ENTRY_BYTES
 
 
-def _rows_of(partition: int, name: str, entries: dict[bytes, GridEntry]) -> Iterator[GridWords]:
+def _rows_of(partition: int, name: str, entries: dict[bytes, GridEntry]) -> Iterator[FieldWords]:
     rows: list[tuple[bytes, GridEntry]] = []
     size = 0
     for key, entry in entries.items():
         rows.append((key, entry))
         size += len(key) + len(entry.value)
         if size >= _ROWS_BYTES:
-            yield GridWords("rows", {"part": partition, "map": name, "entries": pack_rows(rows)})
+            yield grid_words("rows", {"part": partition, "map": name, "entries": pack_rows(rows)})
             rows, size = [], 0
     if rows:
-        yield GridWords("rows", {"part": partition, "map": name, "entries": pack_rows(rows)})
+        yield grid_words("rows", {"part": partition, "map": name, "entries": pack_rows(rows)})

@@ -27,15 +27,15 @@ from cqrepl.grid.partition.gridwords import (
     TRANSACTION_MAX,
     Change,
     GridEntry,
-    GridWords,
     MapOp,
     Read,
-    Scalar,
+    grid_words,
     pack_changes,
     pack_numbers,
 )
 from cqrepl.grid.partition.locktable import LockPlace, LockTable
 from cqrepl.grid.partition.partitiongroup import ENTRY_BYTES, OpenTx, PartitionGroup
+from cqrepl.service.fieldwords import FieldWords, Value
 
 _EPOCH_SHIFT: Final = 40  # numbers of transactions: those of an epoch follow one another
 _LIST_MAX: Final = 10_000  # outcomes in one record
@@ -67,7 +67,7 @@ class TxRequest:
 class WrittenTx:
     """A record that was made; `listed` are the outcomes that it carries."""
 
-    words: GridWords
+    words: FieldWords
     tx: int = 0
     listed: frozenset[int] = field(default_factory=frozenset)
 
@@ -144,7 +144,7 @@ class Primary:
         """The record of a transaction that was checked."""
         self._last_tx += 1
         maps, changes = pack_changes(request.changes)
-        values: dict[str, Scalar] = {
+        values: dict[str, Value] = {
             "part": request.partition,
             "tx": self._last_tx,
             "final": int(is_final),
@@ -152,16 +152,16 @@ class Primary:
             "changes": changes,
         }
         lists, listed = self._lists()
-        return WrittenTx(GridWords("tx", values | lists), self._last_tx, listed)
+        return WrittenTx(grid_words("tx", values | lists), self._last_tx, listed)
 
     def outcome(self) -> WrittenTx | None:
         """The record of the two lists alone; None where there is no outcome to be told."""
         lists, listed = self._lists()
-        return WrittenTx(GridWords("outcome", lists), 0, listed) if listed else None
+        return WrittenTx(grid_words("outcome", lists), 0, listed) if listed else None
 
-    def _lists(self) -> tuple[dict[str, Scalar], frozenset[int]]:
+    def _lists(self) -> tuple[dict[str, Value], frozenset[int]]:
         committed, rolled = self.committed[:_LIST_MAX], self.rolled[:_LIST_MAX]
-        lists: dict[str, Scalar] = {}
+        lists: dict[str, Value] = {}
         if committed:
             lists["committed"] = pack_numbers(committed)
         if rolled:
@@ -192,7 +192,7 @@ class Primary:
 
 def opened_record(
     state: PartitionGroup, epoch: int, leader: int, counts: tuple[int, int], grid: str
-) -> GridWords:
+) -> FieldWords:
     """The record of a host that comes to lead.
 
     Args:
@@ -204,8 +204,8 @@ def opened_record(
     """
     if wrong := state.wrong_counts(*counts):
         raise GridRefused(wrong)
-    values: dict[str, Scalar] = {"epoch": epoch, "leader": leader, "grid": state.grid or grid}
-    return GridWords("opened", values | {"partitions": counts[0], "groups": counts[1]})
+    values: dict[str, Value] = {"epoch": epoch, "leader": leader, "grid": state.grid or grid}
+    return grid_words("opened", values | {"partitions": counts[0], "groups": counts[1]})
 
 
 def _conflict(name: str, wanted: int, version: int) -> str:

@@ -11,15 +11,16 @@ from cqrepl.grid.errors import Conflict, GridFull, GridRefused
 from cqrepl.grid.partition.gridwords import (
     ABSENT,
     Change,
-    GridWords,
     MapOp,
     Read,
     decode_words,
+    grid_words,
     pack_numbers,
     unpack_rows,
 )
 from cqrepl.grid.partition.partitiongroup import PartitionGroup
 from cqrepl.grid.partition.primary import Primary, TxRequest, opened_record
+from cqrepl.service.fieldwords import FieldWords
 
 KEYS = [b"sa", b"sb", b"sc"]
 
@@ -36,7 +37,7 @@ class Log:
         self.write(opened_record(self.state, 1, 7, (1, 1), "grid"))
         self.primary = Primary(self.state, 1)
 
-    def write(self, words: GridWords) -> int:
+    def write(self, words: FieldWords) -> int:
         self.records.append(words.encoded())
         index = len(self.records)
         self.state.apply(index, decode_words(self.records[-1]))
@@ -201,7 +202,7 @@ def test_other_counts_than_those_of_the_first_record_are_refused() -> None:
     with pytest.raises(GridRefused, match="expected 1 partitions in 1 groups"):
         opened_record(log.state, 2, 7, (2, 1), "other")
     with pytest.raises(GridRefused, match="got 1 in 2"):
-        log.state.apply(9, GridWords("opened", {"partitions": 1, "groups": 2}))
+        log.state.apply(9, grid_words("opened", {"partitions": 1, "groups": 2}))
     assert opened_record(log.state, 2, 7, (1, 1), "other").text("grid") == "grid"
 
 
@@ -217,7 +218,7 @@ def test_a_map_set_that_is_full_takes_no_more() -> None:
 def test_the_epoch_of_an_index_is_known() -> None:
     log = Log()
     log.commit([put(b"sa", b"1")], None)
-    log.write(GridWords("opened", {"epoch": 4, "partitions": 1, "groups": 1}))
+    log.write(grid_words("opened", {"epoch": 4, "partitions": 1, "groups": 1}))
     assert [log.state.epoch_at(each) for each in (0, 1, 2, 3, 9)] == [None, 1, 1, 4, 4]
 
 
@@ -226,7 +227,7 @@ def test_lists_name_whatever_they_like() -> None:
     log = Log()
     log.commit([put(b"sa", b"1")], True)
     tx = next(iter(log.state.open))
-    log.write(GridWords("outcome", {"committed": pack_numbers([tx, 5])}))
-    log.write(GridWords("outcome", {"rolled": pack_numbers([tx])}))
+    log.write(grid_words("outcome", {"committed": pack_numbers([tx, 5])}))
+    log.write(grid_words("outcome", {"rolled": pack_numbers([tx])}))
     assert seen(replica(log, 4, 4)) == {("m", b"sa"): b"1"}
     assert list(unpack_rows(b"")) == []
