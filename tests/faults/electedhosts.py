@@ -78,6 +78,7 @@ class ElectedHosts:
 
     folder: Path
     nursery: trio.Nursery
+    election: str = "majority"  # and further keys of the section `cluster`
     roles: dict[int, tuple[str, int]] = field(default_factory=dict)  # and epochs, by host
     acked: dict[int, tuple[int, str]] = field(default_factory=dict)  # by index: epoch and payload
     twice: list[int] = field(default_factory=list)  # indexes that were safe as two excerpts
@@ -112,7 +113,8 @@ class ElectedHosts:
             at = ways.get((own, each), port)
             lines.append(f'  host{each}: {{hostId: {each}, connectUri: "127.0.0.1:{at}"}}')
         lines += ["queues:", f"  {QUEUE}: {{acknowledge: true, rollCycle: FAST_DAILY}}", "cqrepl:"]
-        lines.append(f"  cluster: {{leaseTimeout: {LEASE_SECONDS:g}s}}")
+        election = f"leaseTimeout: {LEASE_SECONDS:g}s, election: {self.election}"
+        lines.append(f"  cluster: {{{election}}}")
         policy = "{level: synced, from: majority, timeout: 3s, on_timeout: fail}"
         return "\n".join([*lines, f"  ack: {{{QUEUE}: {policy}}}"]) + "\n"
 
@@ -221,10 +223,10 @@ def _read(path: Path) -> dict[int, str]:
 
 
 @asynccontextmanager
-async def elected_hosts(folder: Path) -> AsyncIterator[ElectedHosts]:
+async def elected_hosts(folder: Path, election: str = "majority") -> AsyncIterator[ElectedHosts]:
     """All of them, with some excerpts that are safe; judged at the end of the block."""
     async with trio.open_nursery() as nursery:
-        made = ElectedHosts(folder, nursery)
+        made = ElectedHosts(folder, nursery, election)
         try:
             await made.begin()
             await made.appends()

@@ -53,11 +53,13 @@ async def _cut(hosts: ElectedHosts, leader: int, *, out: bool, into: bool) -> fl
 Fault = Callable[[ElectedHosts, int], Awaitable[float]]
 
 
-async def rounds(folder: Path, faults: list[Fault], seed: int) -> list[float]:
+async def rounds(
+    folder: Path, faults: list[Fault], seed: int, election: str = "majority"
+) -> list[float]:
     """The seconds from each fault to the next excerpt that is safe."""
     took = []
     rng = random.Random(seed)
-    async with elected_hosts(folder) as hosts:
+    async with elected_hosts(folder, election) as hosts:
         for fault in faults:
             took.append(await fault(hosts, hosts.acked_by))
             await hosts.appends(20)
