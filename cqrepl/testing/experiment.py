@@ -83,7 +83,8 @@ class Experiment:
 
     Args:
         writes: programs or workloads append to the queues of the run, too. Whether that is what
-            was written is for the checks then; copies are equal and all else holds as ever.
+            was written is for the checks then; copies are equal and all else holds as ever, once
+            nothing was appended for a while.
         settings: what stands besides in the `cqrepl` node of the file of the cluster, for hosts
             that have one: those that are source and sink, and those whose roles change.
     """

@@ -20,7 +20,7 @@ import trio
 from trio.testing import MockClock
 
 from cqrepl.testing.bystander import Bystander
-from cqrepl.testing.checker import BrokenPromiseError, check_agreed, check_moving
+from cqrepl.testing.checker import BrokenPromiseError, check_agreed, check_moving, last_index
 from cqrepl.testing.cluster import Cluster, running_cluster
 from cqrepl.testing.electedjudge import ElectedJudge
 from cqrepl.testing.electedqueue import ElectedQueue
@@ -45,6 +45,7 @@ from cqrepl.testing.standstill import Standstill
 from cqrepl.testing.story import Carried, Happening, Story
 
 QUIET_SECONDS: Final = 60.0  # so long may copies take to be equal, once no faults come
+REST_SECONDS: Final = 2.0  # without another excerpt, where programs append what is left to do
 CHECK_SECONDS: Final = 1.0
 WRITE_BACK_SECONDS: Final = 5.0
 LATE_SECONDS: Final = 15.0  # until a file that was lost at last is missed
@@ -304,6 +305,26 @@ class _Laboratory:
                 await trio.sleep(0.5)
         await check_live(self._all_judges)
         await check_answers(pair for judge in self._all_judges for pair in judge.answering)
+        if self._experiment.writes:
+            await self._come_to_rest()
+
+    async def _come_to_rest(self) -> None:
+        """Programs append what clients asked for before, maybe only once a host leads again: waits
+        until they have done so, and copies are equal once more."""
+        before, since = self._ends, trio.current_time()
+        with trio.move_on_after(QUIET_SECONDS):
+            while trio.current_time() < since + REST_SECONDS:
+                await trio.sleep(0.5)
+                now = self._ends
+                if now != before or not all(judge.is_settled for judge in self._all_judges):
+                    before, since = now, trio.current_time()
+
+    @property
+    def _ends(self) -> list[int]:
+        """The last index of each copy that applications append to."""
+        led = (copy for led in self._cluster.led.values() for copy in led.copies.values())
+        own = (stream.source for stream in self._cluster.streams.values())
+        return [last_index(copy.path) for copy in (*own, *led)]
 
     @property
     def _all_judges(self) -> list[Judge | LedJudge]:

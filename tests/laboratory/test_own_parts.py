@@ -221,6 +221,29 @@ def test_what_a_workload_appends_is_for_its_own_checks() -> None:
     assert run(plan, workload=appends, checks=[kept]).check == "altered"
 
 
+def test_copies_are_compared_once_programs_have_appended_what_was_left_to_do() -> None:
+    """A service works off what clients asked for while faults came."""
+
+    async def append(nth: int, host: Any) -> Any:
+        return await host.queue("q1").append(b"left %d" % nth)
+
+    async def works(site: Site) -> None:
+        await site.quiet.wait()
+        for nth in range(30 if site.number == 1 else 0):
+            await trio.sleep(1.0)
+            await site.in_host(partial(append, nth))
+
+    def kept(scene: Scene) -> Iterator[str]:
+        for host in scene.hosts:
+            left = [each for each in scene.content(host, "q1").values() if b"left" in each]
+            if len(left) != 30:
+                yield f"host {host} has {len(left)} of 30"
+
+    plan = schedule(both_ways=True, rate=2.0, seconds=5.0)
+    outcome = run(plan, workload=works, checks=[kept], writes=True)
+    assert outcome.broken is None, outcome.broken
+
+
 def test_a_fault_of_a_user_is_drawn_and_done() -> None:
     done: list[int] = []
 
