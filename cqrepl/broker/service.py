@@ -218,7 +218,7 @@ class BoardService:
     async def _look(self, leading: Leading) -> None:
         """Has what time brings about written, until this host leads no longer."""
         before = trio.current_time()
-        while not leading.has_stepped_down and self.led.feed.fault is None:
+        while leading.goes_on and self.led.feed.fault is None:
             await trio.sleep(LOOK_SECONDS)
             now = trio.current_time()
             gap, before = now - before, now

@@ -190,7 +190,7 @@ class GridGroup:
             nursery.start_soon(self._tell_outcomes)
             nursery.start_soon(self._start)
             try:
-                while not leading.has_stepped_down and self.led.feed.fault is None:
+                while leading.goes_on and self.led.feed.fault is None:
                     self._look(leading)
                     if self._broken:
                         raise GridRefused(self._broken)
@@ -306,10 +306,9 @@ class GridGroup:
             with trio.move_on_after(self._lease_seconds / 4):
                 is_acked = await leading.wait_acked(index, self._policy) is AckOutcome.ACKED
             if not is_acked:
-                leading.check_leads()
+                leading.check_goes_on()
                 self._look(leading)
-        while await self.led.outcome(leading, index) is not AckOutcome.ACKED:
-            leading.check_leads()
+        await self.led.until_safe(leading, index)
 
     async def _write(self, written: WrittenTx) -> _OnWay:
         """Appends a record, and waits until it is safe and seen.

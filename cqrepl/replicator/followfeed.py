@@ -42,6 +42,7 @@ from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.queue.format.logpos import START, LogPos, position_at
 from cqrepl.replicator.fitness import WhyUnfit
+from cqrepl.replicator.hostend import HostEnded
 from cqrepl.surroundings import surroundings
 
 NOTHING: Final = -1
@@ -100,6 +101,7 @@ class FedQueue(Protocol):
 
         Raises:
             Refused: this host leads.
+            HostEnded: the host has ended.
         """
 
 
@@ -557,7 +559,7 @@ class FollowFeed:
         self.records += len(batch)
         self.position = LogPos(self.position.epoch, Index(batch.index_last + 1))
         tailer.check_cut()  # else a source would be told of what it never had
-        with suppress(Refused):  # this host leads
+        with suppress(Refused, HostEnded):  # this host leads, or is about to end
             self._host_queue.applied(batch.index_last)
 
     def _call(self, call: Callable[[], None]) -> None:

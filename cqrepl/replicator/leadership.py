@@ -35,6 +35,7 @@ NOTHING: Final = -1
 _ONE_HAS_IT: Final = AckPolicy()
 _NOBODY_WAITS: Final = AckPolicy(from_=From.NONE)
 _IN_ASYNCIO: Final = ": in asyncio with that of cqrepl.aio.Host.queue(name)"
+_CLOSED: Final = "its source has closed"
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -95,12 +96,14 @@ class AckUnknown(TimeoutError):
 
 class SteppedDown(Exception):
     """This host leads a queue no longer, and appends nothing to it: another host leads, or this one
-    has given up the lead; or a policy has had it step down, until `lead_again`.
+    has given up the lead; a policy has had it step down, until `lead_again`; or the queue was
+    closed, with its host or alone.
 
     Attributes:
         queue: name of the queue.
         epoch: the number of the epoch in which this host led; 0: it was never promoted.
-        why: the reason why it leads no longer; empty where a policy has had it step down.
+        why: the reason why it leads no longer; empty where a policy has had it step down, or the
+            queue was closed.
     """
 
     def __init__(self, message: str, *, queue: str = "", epoch: int = 0, why: str = "") -> None:
@@ -192,8 +195,8 @@ class Leading:
                 waited for: so many excerpts are under way. If it was given none, no host is.
 
         Raises:
-            SteppedDown: a policy has had this host step down, now or before. What was appended
-                stays.
+            SteppedDown: this host leads no longer, or a policy has had it step down, now or before.
+                What was appended stays.
             AckUnknown, WaitEnded: as `wait`; the excerpts are appended, unless it was the window
                 that was waited for.
             ValueError: a policy that counts all hosts and names none; nothing is appended.
@@ -413,7 +416,7 @@ class Leading:
         """The index up to which a policy calls the queue safe now; -1 for nothing.
 
         Raises:
-            SteppedDown: another host leads, and the queue is streamed from here no longer.
+            SteppedDown: the queue is streamed from here no longer.
             QueueError, OSError: the queue cannot be read.
         """
         marks = self.marks()  # first: what is appended later is no less safe for it
@@ -426,7 +429,7 @@ class Leading:
         under an election no other host can lead by now. Without an election, copies that have
         promised another host keep it from appending, and not from reading. It is asked before the
         state is read, never after."""
-        return not self.has_stepped_down and (self.lease is None or self.lease.holds())
+        return self.goes_on and (self.lease is None or self.lease.holds())
 
     async def read_index(self, policy: AckPolicy | None = None) -> int:
         """The index up to which a consistent read has to have seen the queue, as `commit_index` has
@@ -484,6 +487,11 @@ class Leading:
                 found.setdefault(host, {})[level] = index
         return found
 
+    @property
+    def goes_on(self) -> bool:
+        """True while this host may append, and has not closed the queue."""
+        return not (self.has_stepped_down or self._is_closed)
+
     def check_leads(self) -> None:
         """Does nothing while this host may append.
 
@@ -495,15 +503,26 @@ class Leading:
             leads = f": {self.why_fenced}" if self.why_fenced else ""
             raise self._stepped_down(f"this host has stepped down{leads}")
 
+    def check_goes_on(self) -> None:
+        """Does nothing while this host may append, and has not closed the queue.
+
+        Raises:
+            SteppedDown: as `check_leads`; or the queue was closed.
+        """
+        self.check_leads()
+        if self._is_closed:
+            raise self._stepped_down(_CLOSED)
+
     def lead_again(self) -> None:
         """Takes back that this host has stepped down.
 
         Raises:
-            SteppedDown: another host leads by now, which nothing here takes back.
+            SteppedDown: another host leads by now, or the queue was closed, which nothing here
+                takes back.
         """
         with self._stepping:  # another thread may fence it now
-            if self.why_fenced:
-                raise self._stepped_down(self.why_fenced)
+            if self.why_fenced or self._is_closed:
+                raise self._stepped_down(self.why_fenced or _CLOSED)
             self.has_stepped_down = False
             self.role_changed()
 
@@ -613,8 +632,7 @@ class Leading:
 
     def _open(self) -> Queue:
         if self._is_closed:
-            self.check_leads()
-            raise ValueError(f"queue {self.name!r}: its source has closed")
+            self.check_goes_on()
         if self._queue is None:
             self._queue = Queue.open_for_append(self._path)
         return self._queue

@@ -167,9 +167,13 @@ class LedService:
         """Returns once the state has all that this host's copy has now.
 
         Raises:
+            Refused: the queue was removed from the host.
             CannotJoin, Exception: as `FollowFeed.caught_up`.
         """
-        last = self._host.position(self._service.group).last_index
+        try:
+            last = self._host.position(self._service.group).last_index
+        except ValueError as error:
+            raise Refused(str(error)) from error
         await self.feed.caught_up(-1 if last is None else last)
 
     async def outcome(self, leading: Leading, index: int) -> AckOutcome:
@@ -178,6 +182,17 @@ class LedService:
             return await leading.wait_acked(index)
         except (AckUnknown, WaitEnded):
             return AckOutcome.UNKNOWN
+
+    async def until_safe(self, leading: Leading, index: int) -> None:
+        """Returns once the group's policy calls what was appended safe, however often its time is
+        over, and also where nothing more is heard of the queue for a while.
+
+        Raises:
+            SteppedDown: this host leads no longer, or the queue was closed.
+        """
+        while await self.outcome(leading, index) is not AckOutcome.ACKED:
+            leading.check_goes_on()
+            await trio.sleep(LOOK_SECONDS)  # a wait of a queue that has stopped ends at once
 
     async def _lead_when_it_does(self) -> None:
         while self.feed.fault is None:
@@ -211,7 +226,7 @@ class LedService:
             is_streamed = queue.is_streamed  # which costs less than all that is looked at then
             if is_streamed and self._host.position(queue.name).role is Role.LEADING:
                 leading = queue.leading
-                return None if leading.has_stepped_down else leading
+                return leading if leading.goes_on else None
         return None
 
     async def _lead(self, leading: Leading) -> None:
@@ -222,10 +237,9 @@ class LedService:
             index = await in_thread(partial(leading.append, [opened], policy=AT_ONCE))
             self.feed.wake()
             if self._service.waits_for_first:
-                while await self.outcome(leading, index) is AckOutcome.UNKNOWN:
-                    leading.check_leads()
+                await self.until_safe(leading, index)
             await self.feed.reached(index)
-        leading.check_leads()
+        leading.check_goes_on()
         self.is_serving = True
         _logger.info("%s: host %d serves it, in epoch %d", self, own, leading.epoch)
         await self._service.serve(leading)

@@ -14,6 +14,7 @@ from cqrepl.grid.errors import (
     Conflict,
     GridRefused,
     LoaderError,
+    NotServing,
     OutcomeUnknown,
     TokenLost,
     TokenTimeout,
@@ -27,7 +28,7 @@ from cqrepl.grid.partition.primary import TxRequest
 from cqrepl.grid.partition.token import Token
 from cqrepl.service.fieldwords import Value
 from tests.support.grids import MAPS, SETTINGS, grids
-from tests.support.replicas import eventually
+from tests.support.replicas import SECONDS, eventually
 
 
 def ids_in(group: GridGroup, name: str) -> list[int]:
@@ -451,6 +452,31 @@ async def test_bad_requests_are_told_and_the_host_goes_on(tmp_path: Path) -> Non
                 assert found[1].text("outcome") == "refused"
                 assert problem in found[1].text("why")
         assert await made.use(lambda grid: grid.session().map("m").get("k")) == 1
+
+
+async def test_a_commit_whose_queue_is_removed_is_not_known(tmp_path: Path) -> None:
+    """It waits for a replica, and its host goes on without the grid."""
+    async with grids(tmp_path) as made, trio.open_nursery() as nursery:
+        group, told = made.group(1), list[OutcomeUnknown]()
+        await made.use(lambda grid: grid.session().map("m").put("k", 1))
+        await made.kill(2)
+        await made.kill(3)
+
+        async def commit() -> None:
+            try:
+                await group.commit(1, TxRequest(0, [Change(MapOp.PUT, "m", b"sk", b"T")]))
+            except OutcomeUnknown as error:
+                told.append(error)
+
+        nursery.start_soon(commit)
+        await eventually(lambda: any(each.index >= 0 for each in group._on_way))
+        with trio.fail_after(SECONDS):
+            await made.hosts.remove(1)
+            await eventually(lambda: bool(told))
+        await eventually(lambda: not group.led.is_serving)
+        with pytest.raises(NotServing):
+            await group.get(0, "m", b"sk")
+        assert not made.hosts.hosts[1].has_ended
 
 
 async def test_a_host_whose_lead_ends_while_it_tells_an_outcome_goes_on(tmp_path: Path) -> None:

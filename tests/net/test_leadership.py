@@ -225,8 +225,11 @@ async def test_an_append_is_not_closed_under(path: Path, monkeypatch: pytest.Mon
         worker = threading.Thread(target=lambda: found.append(leading.append([b"one", b"two"])))
         worker.start()
         await eventually(begins.is_set)
-    with pytest.raises(ValueError, match="its source has closed"):
-        leading.append([b"three"])
+    for call in (partial(leading.append, [b"three"]), leading.commit_index, leading.lead_again):
+        with pytest.raises(SteppedDown, match="its source has closed"):
+            call()
+    assert not leading.goes_on
+    assert not leading.may_read()
     goes_on.set()
     await in_thread(worker.join)
     with Queue.open(path) as queue:

@@ -92,6 +92,18 @@ async def test_the_next_leader_goes_on_with_the_right_number(tmp_path: Path) -> 
         assert (three.next, three.epoch) == (7, 1)
 
 
+async def test_a_storage_whose_queue_is_removed_takes_nothing(tmp_path: Path) -> None:
+    async with persisted(tmp_path, 2) as made:
+        one, service = await made.factory(1), made.service(1)
+        sequence = await in_thread(lambda: one.get_or_create_sequence("s", None, BytesSerializer()))
+        assert await sequence.append_task(b"1") == 1
+        await made.hosts.remove(1)
+        with pytest.raises(NotLeader):
+            await sequence.append_task(b"2")
+        await eventually(lambda: not service.leads())
+        assert not made.hosts.hosts[1].has_ended
+
+
 async def test_a_host_that_leads_again_numbers_by_its_log(tmp_path: Path) -> None:
     """Not by what it remembers of the time when it led before."""
     async with persisted(tmp_path, 2) as made:

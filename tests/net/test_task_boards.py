@@ -1,5 +1,6 @@
 """Clients and workers of a task board whose leader changes."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,12 @@ import trio
 
 from cqrepl.broker.client import TasksRefused
 from cqrepl.broker.fields import DATA_MAX, TaskWords
+from cqrepl.broker.service import BoardService
 from cqrepl.broker.taskboard import Status
+from cqrepl.queue import Queue
 from cqrepl.replicator.rolelog import Role
 from tests.support.boards import boards
-from tests.support.replicas import eventually
+from tests.support.replicas import SECONDS, eventually
 
 
 async def test_a_task_is_done_once_and_its_result_is_there(tmp_path: Path) -> None:
@@ -138,6 +141,57 @@ async def test_a_board_that_has_not_begun_refuses(
             await eventually(lambda: "board 'jobs' is about to begin" in client.why)
             await made.run_board(1)
     assert "has failed" not in caplog.text
+
+
+async def test_a_board_whose_queue_closes_before_its_first_record_ends_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As at the end of its host: it has come to lead, and the append comes too late."""
+    caplog.set_level(logging.INFO, "cqrepl.service.ledservice")
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        await made.kill(1)
+        await made.begin_hosts(1)
+        leading = made.hosts.hosts[1].queue("a").leading
+        opened = BoardService.opened
+
+        def closes(board: BoardService, epoch: int, leader: int) -> bytes:
+            leading.close()
+            return opened(board, epoch, leader)
+
+        monkeypatch.setattr(BoardService, "opened", closes)
+        await made.run_board(1)
+        await eventually(lambda: "serves it no longer" in caplog.text)
+        assert not made.board(1).led.is_serving
+    assert "queue 'a': its source has closed" in caplog.text
+
+
+async def test_a_board_whose_queue_is_removed_waits_no_longer_for_its_first_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No copy is there, so the record is not safe when the queue goes."""
+    caplog.set_level(logging.INFO, "cqrepl.service.ledservice")
+    async with boards(tmp_path, 2) as made:
+        for each in (2, 1):
+            await made.kill(each)
+        with Queue.open(made.hosts.path(1)) as queue:
+            before = queue.next_index()
+        await made.begin(1)
+        board = made.board(1)
+        await eventually(lambda: board.led.feed.position.index > before)
+        with trio.fail_after(SECONDS):
+            await made.hosts.remove(1)
+            await eventually(lambda: "its source has closed" in caplog.text)
+        assert not board.led.is_serving
+
+
+async def test_a_board_whose_queue_is_removed_serves_no_longer(tmp_path: Path) -> None:
+    async with boards(tmp_path, 1, "level=appended from=none") as made:
+        async with made.client(1).running() as client, trio.open_nursery() as nursery:
+            await client.submit("mail", b"")
+            await made.hosts.remove(1)
+            nursery.start_soon(client.submit, "mail", b"")
+            await eventually(lambda: "host 1 does not serve board 'jobs'" in client.why)
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_client_that_takes_no_answers_ends(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import trio
 
 from cqrepl import Host, HostSettings, NetSettings, Program, ProtocolSettings
 from cqrepl.net.address import Address
+from cqrepl.queue import Queue
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.rolelog import Role, RoleChange
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
@@ -67,6 +68,12 @@ class Cluster:
         except BaseException:
             self.masters[host_id] = was
             raise
+
+    async def remove(self, host_id: int) -> None:
+        """A host has the queue "b" instead of "a" from now on."""
+        other, host = self.path(host_id).with_name("b"), self.hosts[host_id]
+        Queue.open_for_append(other, create="FAST_DAILY").close()
+        await host.change(replace(host.settings, sources={"b": other}, sinks={}))
 
     def address(self, host_id: int) -> Address:
         return Address.parse(f"127.0.0.1:{self._ports[host_id]}")

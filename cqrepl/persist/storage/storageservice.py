@@ -196,7 +196,7 @@ class StorageService:
         await self.led.catch_up()
         self._lead = lead = _Lead(leading, Numberer(self._stored, leading.epoch))
         looked_at = trio.current_time()
-        while not (leading.has_stepped_down or self.led.fault or lead.is_unsure):
+        while leading.goes_on and not (self.led.fault or lead.is_unsure):
             await trio.sleep(_LOOK_SECONDS)
             if trio.current_time() - looked_at >= self.settings.compact_seconds:
                 looked_at = trio.current_time()
