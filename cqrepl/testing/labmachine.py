@@ -43,6 +43,7 @@ LATE_SECONDS: Final = 0.0005
 SHARE_LATE: Final = 1 / 3
 SHARE_OF_RARE_CHOICES: Final = 1 / 3  # of a process
 SHARE_RARE: Final = 1 / 3  # of the times that such a choice is made
+NO_CALL: Final = 0
 T = TypeVar("T")
 NAMES_AFTER_SECONDS: Final = 5.0  # so long may a new name not be on the disk
 _FILES_LEFT: Final = 0.2  # of the files, each time that the system writes back
@@ -74,7 +75,7 @@ class Machine:
         self._boots = 1
         self._processes = 0
         self._generation = 0
-        self._error_in = 0  # calls; 0 for none
+        self._error_in = NO_CALL
         self._durable: dict[int, Pages] = {}  # by inode: what reached the disk
         self._given_up: dict[int, dict[int, bytes]] = {}  # pages that a sync has lost, by inode
         self._names_at: dict[str, float] = {}  # when a name was first seen
@@ -186,13 +187,13 @@ class Machine:
             self._names_at[str(path.relative_to(self.path))] = -NAMES_AFTER_SECONDS
 
     def fail_in(self, calls: int) -> None:
-        """The n-th call from here that reaches the disk ends with an error."""
+        """The n-th call from here that reaches the disk ends with an error; with `NO_CALL` none."""
         self._error_in = calls
 
     @property
     def has_error_ahead(self) -> bool:
         """True until the call that fails has come."""
-        return self._error_in > 0
+        return self._error_in != NO_CALL
 
     def check_disk(self, *, takes_space: bool) -> None:
         """Checks the disk as each call begins that reaches it.

@@ -29,7 +29,7 @@ from cqrepl.testing.faults import Injector
 from cqrepl.testing.history import History
 from cqrepl.testing.judge import Judge
 from cqrepl.testing.labhosts import LabHost
-from cqrepl.testing.labmachine import Machine
+from cqrepl.testing.labmachine import NO_CALL, Machine
 from cqrepl.testing.ledjudge import LedJudge
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.ledwaits import LedWaits
@@ -290,6 +290,8 @@ class _Laboratory:
             stream.application.end_writing()
         for led in self._cluster.led.values():
             led.is_writing = False
+        for machine in self._machines:
+            machine.fail_in(NO_CALL)  # a call that did not come by now fails no more
         longest = max((fault.lasting for fault in self.plan.faults), default=0.0) + 4.0
         if any(fault.kind in _LATE for fault in self.plan.faults):
             longest += LATE_SECONDS

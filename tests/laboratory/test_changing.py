@@ -117,6 +117,16 @@ def test_who_leads_floods_the_sockets_while_they_are_cut() -> None:
     assert outcome.appended > 2 * FLOOD
 
 
+def test_a_disk_that_was_to_fail_fails_no_more_once_all_is_quiet() -> None:
+    """The call that was to fail has not come by then. What a failed sync leaves is not known to be
+    on the disk, before its machine is started again: that is to be seen with faults, not here."""
+    faults = Fault(5.0, Kind.KILL, 1, 0, 9.0), Fault(5.5, Kind.DISK_ERROR, 2, 0, 0.0, nth=8)
+    outcome = run(plan(*faults, seconds=8.0))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.injected["disk-error"] == 1
+    assert not [each for each in outcome.story if each.text == "a call to the disk fails"]
+
+
 FAIL_OVERS = plan(
     Fault(5.0, Kind.FAIL_OVER, 2, 0, 1.0), Fault(13.0, Kind.FAIL_OVER, 3, 0, 1.0), seconds=20.0
 )

@@ -12,6 +12,10 @@ keep the system from answering:
 Then `/proc` is read, which tells of the processes that this one may look into. In the first case
 those are all that count; in the others a process that cannot be looked into counts as one that uses
 the file. So a caller asks before it opens the queue, and once more when it has the locks.
+
+Other threads of this process may close the file between the two questions, as one that reads behind
+a stream does: the lease was refused, and nothing here has the file open by then. So where a file
+seems to be another process's both questions are asked again.
 """
 
 import errno
@@ -22,10 +26,13 @@ from collections.abc import Iterable
 from contextlib import closing
 from enum import Enum, auto
 from pathlib import Path
+from typing import Final
 
 from cqrepl.queue.files.mapping import Mapping, close_file
 from cqrepl.queue.files.procmaps import MapUsers, has_open, is_mapped_elsewhere, users_of
 from cqrepl.queue.format.errors import QueueLocked
+
+_QUESTIONS: Final = 8  # before a file counts as another process's
 
 
 class Use(Enum):
@@ -76,6 +83,17 @@ def users_of_files(paths: Iterable[Path]) -> MapUsers:
 
 
 def _use_of(path: Path) -> Use:
+    for _ in range(_QUESTIONS):
+        use = _leased(path)
+        if use is not Use.OTHERS:
+            return use
+        if _is_ours(path):
+            return Use.OURS
+    return Use.OTHERS
+
+
+def _leased(path: Path) -> Use:
+    """The answer of the system, for which this process is a process like all others."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -90,11 +108,10 @@ def _use_of(path: Path) -> Use:
     except OSError as error:
         if error.errno != errno.EAGAIN:
             return Use.UNTOLD
-    else:
-        return Use.NONE
+        return Use.OTHERS
     finally:
         close_file(descriptor)
-    return Use.OURS if _is_ours(path) else Use.OTHERS
+    return Use.NONE
 
 
 def _is_ours(path: Path) -> bool:
