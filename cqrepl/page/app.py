@@ -102,11 +102,12 @@ class PageApp:
             page = views.login_page(is_wrong=False)
             is_person = b"text/html" in headers.get(b"accept", b"")
             return (401, _HTML, page.encode()) if is_person else _said(401, "expected the token")
-        return await self._shown(path)
+        return await self._shown(path, is_still=scope.get("query_string") == b"still")
 
-    async def _shown(self, path: str) -> tuple[Any, ...]:
+    async def _shown(self, path: str, *, is_still: bool) -> tuple[Any, ...]:
         monitor = self._monitor
         sample, alarms = monitor.sample(), [*monitor.alarms.values()]
+        renewed = () if is_still else ((b"refresh", b"%d" % views.RENEWED_S),)
         if path == "/metrics":
             body = await self._made(partial(metrics.exposition, sample, alarms))
             return 200, metrics.CONTENT_TYPE, body
@@ -115,13 +116,13 @@ class PageApp:
             return 200, "application/json", body
         if path == "/":
             kept = {name: [*each] for name, each in monitor.kept.items()}
-            body = await self._made(lambda: views.host_page(sample, alarms, kept).encode())
-            return 200, _HTML, body
+            make = partial(views.host_page, sample, alarms, kept, is_still=is_still)
+            return 200, _HTML, (await self._made(make)).encode(), *renewed
         if path.startswith("/queue/"):
             name = unquote(path.removeprefix("/queue/"))
-            page = await self._made(lambda: views.queue_page(sample, name))
+            page = await self._made(partial(views.queue_page, sample, name, is_still=is_still))
             if page is not None:
-                return 200, _HTML, page.encode()
+                return 200, _HTML, page.encode(), *renewed
         return _said(404, "expected /, /queue/NAME, /metrics, /status.json, /healthz or /readyz")
 
     async def _made(self, make: Callable[[], Any]) -> Any:

@@ -1,11 +1,11 @@
 """Makes the pages of a host from a frozen sample. In any thread."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from cqrepl.console.units import format_bytes
 from cqrepl.page.alarms import Alarm
@@ -13,9 +13,12 @@ from cqrepl.page.hostlook import HostLook
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.write.retention import Policy, plan
 
-_WIDE: Final = 120
+RENEWED_S: Final = 5
+_WIDE: Final = 96
 _HIGH: Final = 24
 _HOST_HIGH: Final = 44
+_MAP_WIDE: Final = 320
+_MILLION: Final = 1_000_000
 _PEERS_SHOWN: Final = 20
 Kept = Mapping[str, Sequence[tuple[float, int]]]
 
@@ -26,21 +29,31 @@ _pages: Final = Environment(
     trim_blocks=True,
     auto_reload=False,
 )
+_pages.globals["renewed_s"] = RENEWED_S
 
 
-def host_page(sample: HostLook, alarms: Iterable[Alarm], kept: Kept) -> str:
-    """The page of the whole host."""
+def host_page(
+    sample: HostLook, alarms: Iterable[Alarm], kept: Kept, *, is_still: bool = False
+) -> str:
+    """The page of the whole host.
+
+    Args:
+        is_still: it is not to renew itself.
+    """
     host = sample.host
     return _pages.get_template("host.html").render(
         title=f"host {host['host']}",
         host=host,
+        is_below=False,
+        is_still=is_still,
         alarms=sorted(alarms),
+        tiles=[*_tiles(sample)],
         rows=[row for queue in host["queues"] for row in _rows(queue, kept)],
         topology=_topology(host),
     )
 
 
-def queue_page(sample: HostLook, name: str) -> str | None:
+def queue_page(sample: HostLook, name: str, *, is_still: bool = False) -> str | None:
     """The page of one queue; None where there is none of this name."""
     queues = [each for each in sample.host["queues"] if each["name"] == name]
     if not queues:
@@ -49,7 +62,9 @@ def queue_page(sample: HostLook, name: str) -> str | None:
     return _pages.get_template("queue.html").render(
         title=f"queue {name}",
         host=sample.host,
-        queues=[{"path": None, "sinks": ()} | dict(each) for each in queues],
+        is_below=True,
+        is_still=is_still,
+        queues=[_queue(each) for each in queues],
         files=files,
         trouble=trouble,
     )
@@ -60,37 +75,117 @@ def login_page(*, is_wrong: bool) -> str:
     return _pages.get_template("login.html").render(is_wrong=is_wrong)
 
 
-def _rows(queue: Mapping[str, Any], kept: Kept) -> Iterator[dict[str, Any]]:
-    looks = kept.get(queue["name"], ())
-    lines = {
-        "rate_line": _spark([rate for rate, _ in looks], f"rate of {queue['name']}"),
-        "lag_line": _spark([float(lag) for _, lag in looks], f"lag of {queue['name']}"),
+def _tiles(sample: HostLook) -> Iterator[tuple[str, str]]:
+    """The few numbers that tell how the host does."""
+    host = sample.host
+    queues, peers = host["queues"], host["peers"]
+    live = sum(each["state"] == "live" for each in queues)
+    here = sum(each["state"] == "connected" for each in peers)
+    lags = [each.get("lag") for each in queues if each["role"] == "sink"]
+    lags += [sink["lag"] for each in queues for sink in each.get("sinks", ())]
+    known = [each for each in lags if each is not None]
+    yield "queues live", f"{live:,} of {len(queues):,}"
+    yield "hosts connected", f"{here:,} of {len(peers):,}"
+    yield "largest lag, excerpts", _counted(max(known)) if known else "-"
+    yield "payload, all queues", _rate(sum(sample.rates.values()))
+    if sample.disks:
+        yield "free, fullest disk", f"{min(each.part_free for each in sample.disks.values()):.0%}"
+
+
+def _queue(queue: Mapping[str, Any]) -> dict[str, Any]:
+    """All that its page tells of a queue, in the words of a reader."""
+    sinks = [dict(each) | {"lag_shown": _n(each["lag"])} for each in queue.get("sinks", ())]
+    return {
+        "role": queue["role"],
+        "state": queue["state"],
+        "path": queue.get("path"),
+        "facts": [*_facts(queue)],
+        "notes": [*_notes(queue)],
+        "sinks": sinks,
     }
-    start = {"name": queue["name"], "role": queue["role"], "last": queue.get("last") or "-"}
+
+
+def _facts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "last index", queue.get("last") or "-"
+    verb = "taken in" if queue["role"] == "sink" else "sent"
+    if "excerpts" in queue:
+        yield f"{verb} since the start", f"{queue['excerpts']:,}"
+        yield f"bytes {verb}", format_bytes(queue["bytes"])
+    if queue["role"] == "sink":
+        yield "comes from", "-" if queue["master"] is None else f"host {queue['master']}"
+        yield "lag", _n(queue.get("lag"))
+    epoch = queue.get("epoch")
+    if epoch is not None:
+        yield "epoch", f"{epoch['number']}"
+        yield "leader", "this host" if epoch["leads"] else f"host {epoch['leader']}"
+
+
+def _notes(queue: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences on what counts for less than it could, and why."""
+    if queue.get("unproved"):
+        yield f"not proved: {queue['unproved']}"
+    if queue.get("returned"):
+        yield f"{queue['returned']:,} excerpts that it lacked came back from its copies"
+    if queue.get("unknown"):
+        yield f"{queue['unknown']:,} waits ended without knowing whether hosts have it"
+    for level, why in queue.get("kept_back", {}).items():
+        yield f"{level} is kept back here: {why}"
+    for sink in queue.get("sinks", ()):
+        for level, why in sink.get("kept_back", {}).items():
+            yield f"host {sink['host']} keeps {level} back: {why}"
+    election = queue.get("election")
+    if election:
+        heard = election["leader"]
+        leader = "no leader is heard" if heard is None else f"host {heard} leads"
+        members = ", ".join(map(str, election["members"]))
+        yield f"hosts {members} elect its leader, by {election['by']}: {leader}"
+        if election["refused"]:
+            yield f"not elected here: {election['refused']}"
+
+
+def _rows(queue: Mapping[str, Any], kept: Kept) -> Iterator[dict[str, Any]]:
+    """The rows of a queue, one a sink; only the first one has its lines of the last hour."""
+    looks = kept.get(queue["name"], ())
+    row = {
+        "name": queue["name"],
+        "role": queue["role"],
+        "last": queue.get("last") or "-",
+        "rate_line": _line([rate for rate, _ in looks], f"rate of {queue['name']}", _rate),
+        "lag_line": _line([lag for _, lag in looks], f"lag of {queue['name']}", _whole),
+    }
     sinks = queue.get("sinks") or ()
     if not sinks or queue["state"] != "live":
-        state, lag = str(queue["state"]), queue.get("lag")
         master = queue.get("master")
         peer = "-" if master is None else f"from host {master}"
-        yield start | lines | {"state": state, "mood": _mood(state), "peer": peer, "lag": _n(lag)}
+        yield row | _stands(queue["state"], peer, queue.get("lag"))
         return
     for sink in sinks:
-        state = str(sink["state"])
-        peer = f"to host {sink['host']}"
-        yield (
-            start
-            | lines
-            | {
-                "state": state,
-                "mood": _mood(state),
-                "peer": peer,
-                "lag": _n(sink["lag"]),
-            }
-        )
+        yield row | _stands(sink["state"], f"to host {sink['host']}", sink["lag"])
+        row = row | {"rate_line": "", "lag_line": ""}
+
+
+def _stands(state: str, peer: str, lag: int | None) -> dict[str, str]:
+    return {"state": str(state), "mood": _mood(str(state)), "peer": peer, "lag": _n(lag)}
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{format_bytes(round(bytes_per_s))}/s"
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _counted(number: int) -> str:
+    if number < _MILLION:
+        return f"{number:,}"
+    if number < 1000 * _MILLION:
+        return f"{number / _MILLION:.1f} million"
+    return f"{number / _MILLION / 1000:,.1f} billion"
 
 
 def _mood(state: str) -> str:
-    return "good" if state == "live" else "bad" if state.startswith("stopped") else ""
+    return "good" if state == "live" else "bad" if state.startswith(("stopped", "away")) else ""
 
 
 def _n(lag: int | None) -> str:
@@ -115,8 +210,8 @@ def _files(path: str | None) -> tuple[list[dict[str, str]], str]:
     ], ""
 
 
-def _spark(values: Sequence[float], title: str) -> Markup:
-    """A line of values as SVG; empty for none."""
+def _line(values: Sequence[float], title: str, shown: Callable[[float], str]) -> Markup:
+    """A line of values as SVG, and the last one of them as text; empty for none."""
     if len(values) < 2:
         return Markup("")
     most = max(values) or 1.0
@@ -126,43 +221,64 @@ def _spark(values: Sequence[float], title: str) -> Markup:
         for nth, value in enumerate(values)
     )
     return Markup(
-        '<svg width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img" aria-label="{2}">'
-        '<polyline points="{3}"/></svg>'
-    ).format(_WIDE, _HIGH, f"{title}, at most {most:,.0f}", points)
+        '<span>{4} <svg width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img"'
+        ' aria-label="{2}">'
+        '<polyline points="{3}"/></svg></span>'
+    ).format(_WIDE, _HIGH, f"{title}, at most {shown(max(values))}", points, shown(values[-1]))
 
 
 def _topology(host: Mapping[str, Any]) -> Markup:
-    """Hosts, and arrows with the lag of what goes to them."""
+    """Hosts, and arrows with the lag of what goes to them. As wide as a telephone."""
     peers = host["peers"][:_PEERS_SHOWN]
     if not peers:
         return Markup("")
-    high = max(1, len(peers)) * _HOST_HIGH + 8
+    high = len(peers) * _HOST_HIGH + 8
     parts = [
-        Markup('<svg width="520" height="{0}" viewBox="0 0 520 {0}" role="img"').format(high),
+        Markup('<svg width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img"').format(
+            _MAP_WIDE, high
+        ),
         Markup(' aria-label="This host, other hosts, and what goes between them">'),
-        Markup('<rect x="4" y="4" width="120" height="34" rx="6"/>'),
-        Markup('<text x="16" y="26">host {}</text>').format(host["host"]),
+        Markup('<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="8" refY="4"'),
+        Markup(' markerUnits="userSpaceOnUse"'),
+        Markup(' orient="auto-start-reverse"><path d="M0 0 L8 4 L0 8 Z"/></marker></defs>'),
+        Markup('<rect x="2" y="4" width="80" height="34" rx="6"/>'),
+        Markup('<text x="12" y="26">host {}</text>').format(host["host"]),
     ]
     for nth, peer in enumerate(peers):
         y = 4 + nth * _HOST_HIGH
-        dash = "" if peer["state"] == "connected" else Markup(' stroke-dasharray="4 4"')
+        says, way = _between(host, peer)
+        is_here = peer["state"] == "connected"
+        kind = Markup("") if is_here else Markup(' class="bad" stroke-dasharray="4 4"')
+        tips = Markup("").join(Markup(' marker-{}="url(#tip)"').format(each) for each in way)
         parts += [
-            Markup('<rect x="392" y="{}" width="120" height="34" rx="6"/>').format(y),
-            Markup('<text x="404" y="{}">host {}</text>').format(y + 22, peer["host"]),
-            Markup('<path d="M124 21 C 240 21, 260 {0}, 392 {0}"{1}/>').format(y + 17, dash),
-            Markup('<text x="250" y="{}">{}</text>').format(y + 12, _between(host, peer)),
+            Markup('<rect x="238" y="{}" width="80" height="34" rx="6"/>').format(y),
+            Markup('<text x="248" y="{}">host {}</text>').format(y + 22, peer["host"]),
+            Markup('<path d="M82 21 C 120 21, 90 {0}, 130 {0} L 238 {0}"{1}{2}/>').format(
+                y + 17, kind, tips
+            ),
+            Markup('<text x="188" y="{}" text-anchor="middle"{}>{}</text>').format(
+                y + 12, "" if is_here else Markup(' class="bad"'), says
+            ),
         ]
-    return Markup("").join([*parts, Markup("</svg>")])
+    parts.append(Markup("</svg>"))
+    if len(host["peers"]) > len(peers):
+        more = len(host["peers"]) - len(peers)
+        parts.append(Markup('<p class="soft">and {} more, in the table.</p>').format(more))
+    return Markup("").join(parts)
 
 
-def _between(host: Mapping[str, Any], peer: Mapping[str, Any]) -> str:
+def _between(host: Mapping[str, Any], peer: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+    """The words on an arrow, and at which of its ends it has a tip."""
     if peer["state"] != "connected":
-        return str(escape(peer["state"]))
+        return str(peer["state"]), ()
+    queues = host["queues"]
     lags = [
         sink["lag"]
-        for queue in host["queues"]
+        for queue in queues
         for sink in queue.get("sinks", ())
         if sink["host"] == peer["host"]
     ]
+    taken = any(each.get("master") == peer["host"] for each in queues)
     known = [each for each in lags if each is not None]
-    return f"lag {sum(known):,}" if lags else ""
+    way = [*(["end"] if lags else []), *(["start"] if taken else [])]
+    return f"lag {_counted(sum(known))}" if known else "lag ?" if lags else "", way

