@@ -240,7 +240,10 @@ def test_the_layers_are_those_of_the_crate() -> None:
 
 DOCUMENT: Final = CRATE.parent / "document"
 # from above to below; those without a folder of their own are modules
-DOCUMENT_LAYERS: Final = ("python", "columns", "shapes", "scalars", "items")
+DOCUMENT_LAYERS: Final = (
+    *("python", "columns", "shown", "printed", "layout"),
+    *("shapes", "scalars", "spelled", "typenames", "items"),
+)
 
 
 def document_faults(sources: Sources) -> list[str]:

@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from typing import final
 
-__all__ = ["INTERFACE", "ColumnBatch", "MessageReader", "ObjectReader"]
+__all__ = [
+    "INTERFACE",
+    "ColumnBatch",
+    "MessageReader",
+    "ObjectReader",
+    "document_text",
+    "excerpt_text",
+    "render_items",
+]
 
 INTERFACE: int
 
@@ -34,3 +42,9 @@ class ColumnBatch:
     def read(
         self, payload: bytes, offsets: bytes, row: int, end: int
     ) -> tuple[int, list[tuple[int, int, bytes | None, tuple[object, ...]]]]: ...
+
+def render_items(
+    data: bytes | bytearray | memoryview, folds_unused: bool, is_typed: bool
+) -> object: ...
+def excerpt_text(data: bytes | bytearray | memoryview, form: str) -> object: ...
+def document_text(data: bytes | bytearray | memoryview, form: str) -> object: ...

@@ -17,7 +17,7 @@ import warnings
 from types import ModuleType
 from typing import Final
 
-INTERFACE: Final = 2
+INTERFACE: Final = 3
 _SWITCH: Final = "CQREPL_KERNEL"
 
 

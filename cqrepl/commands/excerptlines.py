@@ -87,6 +87,10 @@ class Lines:
             fields |= {"as": "wire", "data": payload.json_value(self._chosen(excerpt))}
         elif self._form in ("yaml", "hex"):
             fields |= {"as": self._form, "data": self.text(excerpt)}
+        elif self._form != "text" and (dense := payload.dense_json_of(excerpt.data)) is not None:
+            kind = "wire" if dense.startswith("{") else "text"
+            before = payload.json_text(fields | {"as": kind}, (",", ":"))
+            return f'{before[:-1]},"data":{dense}}}\n'
         else:
             find = payload.utf8_of if self._form == "text" else payload.content_of
             content = find(excerpt.data)

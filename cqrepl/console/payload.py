@@ -87,8 +87,25 @@ def _is_name(name: object) -> bool:
     return isinstance(name, int) or (isinstance(name, str) and name != "" and name.isprintable())
 
 
+@functools.cache
+def _native_printer() -> Callable[[bytes | memoryview, str], object]:
+    """Prints an excerpt in a form by the native codec, or gives `NotImplemented`."""
+    from wire.codec import NATIVE
+
+    if NATIVE is None:
+        return lambda payload, form: NotImplemented
+    printer: Callable[[bytes | memoryview, str], object] = NATIVE.excerpt_text
+    return printer
+
+
 def line_of(payload: memoryview) -> str:
     """One line for people: text as it is, wire as flow YAML, anything else in hexadecimal."""
+    line = _native_printer()(payload, "flow")
+    return plain_line_of(payload) if line is NotImplemented else str(line)
+
+
+def plain_line_of(payload: memoryview) -> str:
+    """The same in plain Python alone, which is the reference."""
     kind, value = content_of(payload)
     if kind != "wire" or isinstance(value, str):
         return escaped(str(value))
@@ -110,6 +127,19 @@ def yaml_of(payload: memoryview) -> str:
 
 def json_of(payload: memoryview) -> str:
     """The payload as a JSON value; a string is text, and bytes stand as those within wire do."""
+    text = _native_printer()(payload, "json")
+    return plain_json_of(payload) if text is NotImplemented else str(text)
+
+
+def dense_json_of(payload: memoryview) -> str | None:
+    """The same without blanks between values, where the native codec prints it: a text begins with
+    a quote, binary wire with a brace."""
+    text = _native_printer()(payload, "dense")
+    return None if text is NotImplemented else str(text)
+
+
+def plain_json_of(payload: memoryview) -> str:
+    """The same as `json_of` in plain Python alone, which is the reference."""
     content = content_of(payload)
     value = plain_json(bytes(payload)) if content.kind == "hex" else json_value(content)
     return json_text(value)

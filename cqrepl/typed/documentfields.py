@@ -8,11 +8,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from wire.codec import NATIVE
 from wire.errors import WireError
 from wire.objects.documents import decode
 from wire.objects.values import Typed
 
 ABSENT: Final = object()
+_INDEX_NAME: Final = b"index"
 _JSON_START: Final = 0x7B  # `{`, which is the number 123 in wire
 
 
@@ -32,6 +34,15 @@ def fields_of(data: bytes | memoryview) -> Mapping[Any, object] | None:
     else:
         value = bare(decode(data, unpack=True))
     return value if isinstance(value, dict) else None
+
+
+def document_json(data: bytes | memoryview) -> str | None:
+    """The fields of an excerpt as an object of JSON, by the native codec; None where that leaves it
+    to the plain one, as where a field has the name of the column of indexes."""
+    if NATIVE is None or not data or data[0] == _JSON_START or _INDEX_NAME in bytes(data):
+        return None
+    text = NATIVE.document_text(data, "json")
+    return None if text is NotImplemented else str(text)
 
 
 def bare(value: object) -> object:

@@ -16,7 +16,7 @@ from cqrepl.console.payload import cell_text, json_text, plain_json
 from cqrepl.queue import Queue
 from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS
 from cqrepl.typed.condition import Condition
-from cqrepl.typed.documentfields import ABSENT, field_at, fields_of, leaves_of
+from cqrepl.typed.documentfields import ABSENT, document_json, field_at, fields_of, leaves_of
 from cqrepl.typed.messagefields import message_fields
 from wire.errors import FieldError, WireError
 from wire.objects.messages import Messages
@@ -68,6 +68,7 @@ class TextRows:
     paths: Paths = ()
     _file: BinaryIO | None = None
     _read: Callable[[memoryview], Any] | None = None
+    _has_whole_rows: bool = False
 
     def __post_init__(self) -> None:
         self.paths = self.paths or self.choice.paths
@@ -81,6 +82,14 @@ class TextRows:
                 return None if message is None else message_fields(message, shape)
 
             self._read = read
+
+        # a row is all of its document: the native codec prints it as it stands
+        self._has_whole_rows = (
+            self.form == "jsonl"
+            and kind is None
+            and self.choice.condition is None
+            and not self.choice.paths
+        )
 
     def begin(self, file: BinaryIO) -> None:
         """Writes to this file from now on."""
@@ -105,6 +114,10 @@ class TextRows:
         """Nothing is held back in text."""
 
     def _add(self, index: int, data: memoryview) -> None:
+        if self._has_whole_rows and (text := document_json(data)) is not None:
+            self._write(f'{{"{INDEX}": {index}, {text[1:]}\n')
+            self.counted.rows += 1
+            return
         try:
             fields = fields_of(data) if self._read is None else self._read(data)
         except FieldError as error:

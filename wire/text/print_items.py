@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
 from wire import stopbit
+from wire.codec import NATIVE
 from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, NAME_CODES, STOP_BIT_SCALE, Code
 from wire.errors import WireError
 from wire.objects.float_text import float_text
@@ -100,6 +101,15 @@ def render_items(body: bytes | memoryview, *, fold_unused: bool, is_typed: bool 
     Raises:
         WireError: the body cannot be rendered.
     """
+    if NATIVE is not None:
+        text = NATIVE.render_items(body, fold_unused, is_typed)
+        if text is not NotImplemented:
+            return str(text)
+    return plainly_rendered(body, fold_unused=fold_unused, is_typed=is_typed)
+
+
+def plainly_rendered(body: bytes | memoryview, *, fold_unused: bool, is_typed: bool = False) -> str:
+    """The same by the printer in plain Python alone, which is the reference."""
     layout = Layout()
     print_items(body, layout, fold_unused=fold_unused, is_typed=is_typed)
     return layout.text()
@@ -401,7 +411,7 @@ class _Renderer:
                 self._entries(entries)
             else:
                 self.layout.comment(f"length: {capacity}, used: {used}")
-                self._partly_used(entries, used if 0 <= used < capacity else capacity)
+                self._partly_used(entries, used if 0 <= used < capacity else max(capacity, 0))
         return at + size
 
     def _partly_used(self, entries: bytes | memoryview, used: int) -> None:

@@ -143,14 +143,16 @@ impl<'a> Body<'a> {
         Ok(taken)
     }
 
+    /// So many bytes as an array.
     #[inline]
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Unusual)?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    fn u32(&mut self) -> Read<u32> {
+    /// Four bytes as a number.
+    pub fn u32(&mut self) -> Read<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
@@ -312,6 +314,19 @@ impl<'a> Body<'a> {
             code::BYTES_LENGTH16 => usize::from(u16::from_le_bytes(self.array()?)),
             code::BYTES_LENGTH32 => self.u32()? as usize,
             _ => return Err(Unusual),
+        };
+        let has_no_filler = self.has_no_filler;
+        self.take(length).map(|rest| Body { rest, has_no_filler })
+    }
+
+    /// The content of a block whose code was stepped over; at the end of a block a length of one
+    /// byte is 0, as the text of documents has it.
+    pub fn block_behind(&mut self, code: u8) -> Read<Body<'a>> {
+        let length = match code {
+            code::BYTES_LENGTH8 if self.rest.is_empty() => 0,
+            code::BYTES_LENGTH8 => usize::from(u8::from_le_bytes(self.array()?)),
+            code::BYTES_LENGTH16 => usize::from(u16::from_le_bytes(self.array()?)),
+            _ => self.u32()? as usize,
         };
         let has_no_filler = self.has_no_filler;
         self.take(length).map(|rest| Body { rest, has_no_filler })

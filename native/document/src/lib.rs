@@ -1,5 +1,5 @@
-//! The reading half of the codec: documents of binary wire to objects of Python, to the fields of a
-//! schema, and to columns.
+//! The codec of binary wire: documents to objects of Python, to the fields of a schema, to columns
+//! and to text.
 //!
 //! `wire/objects` is the reference, in plain Python: both give the same for every input. What is
 //! unusual, as a malformed document, a field without a name or a type of the wire that Python has
@@ -7,10 +7,15 @@
 //! codec read the document, or say why it cannot be read. So all errors are those of the reference.
 //!
 //! ```text
-//! python    the extension that Python imports: objects, messages, columns
+//! python    the extension that Python imports: objects, messages, columns, texts
 //! columns   columns of values, in the layout of Arrow
+//! shown     values on one line, and in JSON
+//! printed   the text of documents, as Java's dump has it
+//! layout    line breaks and brackets of that text
 //! shapes    the schema that columns and messages are read by
 //! scalars   numbers, dates and decimals out of their texts
+//! spelled   texts of numbers, dates and texts
+//! typenames names of types that mean something
 //! items     the items of a body, one after the other
 //! ```
 //!
@@ -20,7 +25,12 @@
 
 pub mod columns;
 pub mod items;
+pub mod layout;
+pub mod printed;
 #[cfg(feature = "python")]
 mod python;
 pub mod scalars;
 pub mod shapes;
+pub mod shown;
+pub mod spelled;
+pub mod typenames;

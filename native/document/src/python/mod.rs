@@ -5,6 +5,7 @@
 //! batches     batches of columns
 //! messages    documents as objects of dataclasses
 //! objects     documents as Python's own types
+//! texts       documents as text
 //! given       what Python gives: buffers, schemas
 //! ```
 
@@ -13,3 +14,4 @@ mod extension;
 mod given;
 mod messages;
 mod objects;
+mod texts;

@@ -10,38 +10,13 @@ use pyo3::IntoPyObjectExt;
 use crate::items::{code, is_framed, Body, Number, Unusual, NESTING_MAX};
 use crate::python::given::{answered, with_bytes, Stop};
 use crate::shapes::HISTORY_NUMBER;
+use crate::typenames::{COMPRESSIONS, MEANT, TRANSPARENT};
 
 type Value<'py> = Result<Bound<'py, PyAny>, Stop>;
 
 /// Names are kept, as documents have the same ones again and again: so many, so long.
 const NAMES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 64;
-/// Type names that say no more than the value.
-const TRANSPARENT: [&str; 7] = ["String", "!seq", "!map", "!binary", "byte[]", "UUID", "type"];
-/// Type names of which the plain codec makes a type of Python's, or an error.
-const MEANT: [&str; 18] = [
-    "byte",
-    "short",
-    "int",
-    "long",
-    "float",
-    "double",
-    "short[]",
-    "int[]",
-    "long[]",
-    "float[]",
-    "double[]",
-    "!set",
-    "!null",
-    "Date",
-    "Time",
-    "DateTime",
-    "ZonedDateTime",
-    "lzw",
-];
-/// Type names of compressed values.
-const COMPRESSIONS: [&str; 4] = ["gzip", "snappy", "zstd", "lz4"];
-
 /// The names of fields as texts of Python.
 #[derive(Default)]
 pub struct KeptNames(Mutex<HashMap<Box<[u8]>, Py<PyString>>>);
