@@ -11,6 +11,7 @@ from cqrepl.config.electionplan import with_groups
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.hostplan import AddressBook, HostPlan, check_places, in_effect, plan_host
 from cqrepl.config.keys import process_keys
+from cqrepl.config.queuepatterns import with_patterns
 from cqrepl.config.serviceplan import plan_services
 from cqrepl.config.yamltree import shown
 from cqrepl.console import exitcodes, output
@@ -70,7 +71,8 @@ def check_config(path: Path, options: Options) -> int:
     if plan is not None:
         check_places(plan)  # of directories that are here, where that host is this one
     hosts, queues = plural(len(config.hosts), "host"), plural(len(config.queues), "queue")
-    output.write_text(f"{path}: {hosts}, {queues}\n")
+    patterns = f", {plural(len(config.patterns), 'pattern')}" if config.patterns else ""
+    output.write_text(f"{path}: {hosts}, {queues}{patterns}\n")
     for name, spot in config.ignored:
         output.write_text(f"{path}:{spot.line}: {name!r} has no effect here\n")
     output.flush()
@@ -95,6 +97,9 @@ def show_config(path: Path, options: Options, *, as_json: bool) -> int:
     """Prints the settings in effect; the exit code."""
     config = load_cluster(path)
     process = process_settings(config, options)
+    host_id = options["host_id"]
+    if isinstance(host_id, int):
+        config = with_patterns(config, host_id)
     config = with_groups(config, process)
     settings = dict(config.context) | {f"cqrepl.{name}": each for name, each in process.items()}
     plan = _plan_named(config, options)
@@ -139,6 +144,8 @@ def _lines(
         name = config.hosts[host_id].name
         yield f"host {host_id}  {name}  {where}{_link(plan, host_id)}"
     yield ""
+    for pattern in config.patterns:
+        yield f"queues {pattern.name}  from {_giver(pattern.master_id)}  one for each directory"
     for queue in config.queues.values():
         asks = "acknowledged" if queue.acknowledge else "not acknowledged"
         if plan is None:

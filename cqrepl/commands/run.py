@@ -19,6 +19,7 @@ from cqrepl.commands.replication import log_choice
 from cqrepl.commands.services import Services
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.hostplan import HostPlan, check_places
+from cqrepl.config.queuepatterns import bases
 from cqrepl.config.reloader import Reloader
 from cqrepl.console.endings import ending_signals, let_hangup_in
 from cqrepl.host import Host
@@ -68,6 +69,7 @@ class _Served:
             services.running(host),
             operated(host, made),
             _reloading(host.control, self._has_terminal),
+            _watching(reloader, host),
         ):
             yield host
 
@@ -82,8 +84,20 @@ def _plan_of_member(path: Path, options: Options) -> HostPlan:
     if not made.sources and not made.sinks:
         own = made.settings.protocol.host_id
         message = f"expected a queue that host {own} is a member of, got none"
+        if made.config.patterns:
+            places = " or ".join(map(str, bases(made.config, own)))
+            message = f"expected a directory below {places} that fits a pattern, got none"
         raise ConfigError(made.file, None, message)
     return made
+
+
+@asynccontextmanager
+async def _watching(reloader: Reloader, host: Host) -> AsyncIterator[None]:
+    """For the length of a block new directories are taken in."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reloader.watch, host)
+        yield
+        nursery.cancel_scope.cancel()
 
 
 async def _reload(reloader: Reloader, host: Host, _asked: Values) -> Values:

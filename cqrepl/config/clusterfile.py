@@ -8,6 +8,7 @@ place of two base paths. Both are read, each key checked against the closed tabl
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from cqrepl.config.keys import (
     QUEUE,
     ROOT_TAGS,
 )
+from cqrepl.config.queueoptions import is_pattern
 from cqrepl.config.valuekinds import Unfit
 from cqrepl.config.yamltree import (
     BYTES_MAX,
@@ -47,6 +49,7 @@ _SCALAR_TAGS: Final = frozenset(
 )
 _MAPPING_TAGS: Final = frozenset({None, "tag:yaml.org,2002:map"})
 _NOTHING: Final = ("", "~", "null")
+_WILD: Final = re.compile(r"\[[^]/]+\]|[*?]")  # of a pattern
 ELECTION: Final = "cluster.election"
 BY_HAND: Final = ElectionKind.BY_HAND.value
 MAJORITY: Final = ElectionKind.MAJORITY.value
@@ -122,6 +125,7 @@ class ClusterConfig:
         hosts: by id.
         process: the keys below `cqrepl` that stand in the file; those of a part as `source.ackLog`.
         ignored: keys that have no effect here, and their places.
+        patterns: queues whose names are patterns; which ones there are, `queuepatterns` finds.
     """
 
     path: str
@@ -130,6 +134,7 @@ class ClusterConfig:
     queues: Mapping[str, QueueEntry]
     process: Settings
     ignored: tuple[tuple[str, TextSpot], ...]
+    patterns: tuple[QueueEntry, ...] = ()
 
     @property
     def heartbeat(self) -> HeartbeatSettings:
@@ -177,7 +182,7 @@ def elects(process: Settings) -> bool:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known name that is most like this one."""
-    return max(known, key=lambda each: likeness(name, each))
+    return max(known, key=lambda each: likeness(name, each), default="")
 
 
 def likeness(name: str, other: str) -> float:
@@ -200,16 +205,17 @@ class _Reader:
         context, hosts = self._cluster(root, parts)
         process = self._process(parts.get("cqrepl"))
         has_groups = bool({"cluster.groups", "persist", "grid"} & process.keys())
-        queues = self._queues(root, parts.get("queues"), hosts, has_groups=has_groups)
+        named = self._queues(root, parts.get("queues"), hosts, has_groups=has_groups)
         if not elects(process) and "queues" in parts:
-            self._check_masters(parts["queues"], queues)
+            self._check_masters(parts["queues"], named)
         return ClusterConfig(
             path=self._path,
             context=context,
             hosts=hosts,
-            queues=queues,
+            queues={name: each for name, each in named.items() if not is_pattern(name)},
             process=process,
             ignored=tuple(self._ignored),
+            patterns=tuple(each for name, each in named.items() if is_pattern(name)),
         )
 
     def _cluster(
@@ -299,10 +305,13 @@ class _Reader:
     def _queue(self, key: ScalarNode, node: Node, hosts: Mapping[int, HostEntry]) -> QueueEntry:
         name = key.text
         try:
-            check_name(name)
+            check_name(_WILD.sub("x", name))
         except ValueError as error:
             raise self._error(key, str(error)) from None
         found = self._section(node, QUEUE, f"queue {name!r}")
+        if is_pattern(name) and found["path"].value is not None:
+            message = f"no 'path' expected with the pattern {name!r}, whose directories name queues"
+            raise ConfigError(self._path, found["path"].spot, message)
         master_id = NO_HOST if found["masterId"].value is None else _number(found["masterId"])
         if master_id not in (NO_HOST, *hosts):
             ids = ", ".join(str(each) for each in sorted(hosts))

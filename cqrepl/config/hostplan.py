@@ -1,7 +1,7 @@
 """The plan of one host of a cluster: the hosts it reaches and how, and its role for each queue."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from cqrepl.config.errors import ConfigError
 from cqrepl.config.keykinds import VARIABLE_PREFIX
 from cqrepl.config.keys import OTHER_VARIABLES, process_keys
 from cqrepl.config.queuemembers import options_by_queue
+from cqrepl.config.queuepatterns import with_patterns
 from cqrepl.config.routes import Routes
 from cqrepl.config.tlskeys import tls_settings
 from cqrepl.config.valuekinds import HOST_ID_SIGN, OTHERS, Unfit
@@ -55,6 +56,7 @@ class HostPlan:
         otherwise: where each queue would be, were it taken in and not streamed, or streamed and not
             taken in.
         addresses: where hosts are dialled, by their ids; of those that have one.
+        config: of which it was made, with patterns as the file has them.
     """
 
     file: str
@@ -65,6 +67,7 @@ class HostPlan:
     masters: Mapping[str, int]
     otherwise: Mapping[str, Path]
     addresses: Mapping[int, str] = field(default_factory=dict)
+    config: ClusterConfig
 
     @property
     def passed_on(self) -> frozenset[str]:
@@ -189,16 +192,20 @@ class AddressBook:
                 raise ConfigError(self._config.path, hosts[host_id].spot, message)
 
 
-def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPlan:
-    """The plan of this host of the cluster.
+def plan_host(
+    config: ClusterConfig, host_id: int, process: Settings, kept: Set[str] = frozenset()
+) -> HostPlan:
+    """The plan of this host of the cluster. It looks for directories that fit patterns.
 
     Args:
         process: the settings, as `in_effect` gives them.
+        kept: queues that the host has, whose directories need not be there.
 
     Raises:
         ConfigError: there is no such host, or its settings do not fit together.
     """
-    config = with_groups(config, process)
+    read = config
+    config = with_groups(with_patterns(config, host_id, kept), process)
     book = AddressBook(config, process)
     if host_id not in config.hosts:
         ids = ", ".join(str(each) for each in sorted(config.hosts))
@@ -251,6 +258,7 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         otherwise=_below(config, "baseSinkPath", host_id, out)
         | _below(config, "baseSourcePath", host_id, into),
         addresses={each: str(at) for each, at in book.by_host.items() if at is not None},
+        config=read,
     )
 
 

@@ -152,6 +152,7 @@ def merged(old: HostPlan, new: HostPlan) -> HostPlan:
             for name, master_id in new.masters.items()
         },
         otherwise=new.otherwise,
+        config=new.config,
     )
 
 

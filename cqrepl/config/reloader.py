@@ -11,7 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cqrepl.config.hostplan import HostPlan, check_places
+import trio
+
+from cqrepl.config.hostplan import HostPlan, check_places, plan_host
 from cqrepl.config.planchanges import (
     NewMaster,
     NewValue,
@@ -21,6 +23,7 @@ from cqrepl.config.planchanges import (
     with_master,
     with_members,
 )
+from cqrepl.config.queuepatterns import new_names
 from cqrepl.console import exitcodes
 from cqrepl.host import Host
 from cqrepl.net.controlsocket import Values
@@ -30,7 +33,9 @@ from cqrepl.queue import QueueError
 from cqrepl.replicator.hostroles import check_no_routes
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
+from cqrepl.status.controldesk import FAILED
 
+LOOK_SECONDS: Final = 4.0  # between two looks for directories
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -84,6 +89,36 @@ class Reloader:
         code = exitcodes.STOPPED if found.restart else exitcodes.OK
         code = exitcodes.REFUSED if refused else code
         return _fields(found, added, refused) | {"said": lines, "code": code}
+
+    async def watch(self, host: Host) -> None:
+        """Takes in for ever the queues whose directories are new and fit a pattern of the file; of
+        what the file says otherwise by now nothing is taken on."""
+        told = ""
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            try:
+                async with host.control.turn:
+                    await self._take_in_new(host)
+                told = ""
+            except FAILED as error:
+                if told != str(error):  # once, and not with each look
+                    _logger.error("a new directory is not taken in: %s", error)
+                told = str(error)
+
+    async def _take_in_new(self, host: Host) -> None:
+        made = self._plan
+        own, known = made.settings.protocol.host_id, made.sources.keys() | made.sinks.keys()
+        if not await in_thread(lambda: new_names(made.config, own, made.masters.keys())):
+            return
+        new = await in_thread(lambda: plan_host(made.config, own, made.process, known))
+        found = changes_between(made, new)
+        then = merged(made, new)
+        await in_thread(partial(check_places, then))
+        await in_thread(partial(check_no_routes, then.settings))
+        await host.change(then.settings)
+        self._plan = then
+        for each in _added(host, found):
+            _logger.info("%s", each)
 
     async def _follow(self, host: Host, change: NewMaster) -> str:
         """Has another host be the master of a queue; a line where that is to come yet.

@@ -70,13 +70,14 @@ class ControlDesk:
         verbs: what is done for each; a program adds its own, and may have `reload` do something.
         services: what those that run beside the host say of themselves, by their queues.
         is_asked: true while there is a socket where it can be asked.
+        turn: held while a verb is done, and by what else changes the host.
     """
 
     def __init__(self, host: ControlledHost) -> None:
         self.is_asked = False
         self.services: Final[dict[str, Callable[[], Mapping[str, object]]]] = {}
         self._host = host
-        self._turn = trio.Lock()
+        self.turn = trio.Lock()
         self.verbs: Final[dict[str, Verb]] = {
             "reload": self._reload,
             "pause": self._pause,
@@ -109,7 +110,7 @@ class ControlDesk:
         if verb is None:
             known = ", ".join(("status", *self.verbs))
             return {"v": FORM, "error": f"one of {known} expected", "code": USAGE}
-        async with self._turn:
+        async with self.turn:
             try:
                 found = await verb(asked)
             except FAILED as error:

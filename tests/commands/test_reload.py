@@ -10,6 +10,7 @@ from pathlib import Path
 
 import trio
 
+from cqrepl.config.reloader import LOOK_SECONDS
 from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import load_epochs
 from tests.support.commands import commands
@@ -188,3 +189,55 @@ async def test_two_base_paths_keep_a_master(tmp_path: Path) -> None:
         assert "needs a restart: queues.a: path stays" in done.stdout
         more_excerpts(pair.source("a"), 10, 10)
         await pair.all_copied("a", "b")
+
+
+PATTERN = '  "prices-*": {masterId: 1, acknowledge: true}\n'
+
+
+async def test_new_directories_that_fit_a_pattern_are_taken_in(tmp_path: Path) -> None:
+    """The file says otherwise by then: that waits for `reload`. What fits no pattern, has no name
+    that a queue can have, or has a line of its own, stays what it is."""
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        pair.file.write_text(pair.file.read_text() + PATTERN)
+        fill(pair.source("prices-a"), "FAST_DAILY", {0: 10})
+        for name in ("a", "b"):
+            fill(pair.source(name), "FAST_DAILY", {0: 10})
+        pair.sink("prices-a").mkdir(parents=True)
+        await pair.begin()
+        await pair.all_copied("a", "prices-a")
+        pair.write("cqrepl: {limitRate: 20MiB}\n" + "", a=1, b=1)
+        for name in ("prices-b", "other", "prices-.b", ".prices-c"):
+            fill(pair.source(name), "FAST_DAILY", {0: 10})
+            pair.sink(name).mkdir()
+        await pair.one.says(re.compile(r"queue 'prices-b' is added: source"))
+        await pair.two.says(re.compile(r"queue 'prices-b' is added: sink"))
+        await pair.all_copied("prices-b")
+        more_excerpts(pair.source("prices-a"), 10, 10)
+        await pair.all_copied("prices-a")
+        said = json.loads((await pair.tell("status", "--host-id", 1, "--json")).stdout)
+        names = {"a", "b", "prices-a", "prices-b", "prices-.b"}
+        assert {each["name"] for each in said["queues"]} == names
+        assert {each["limit"] for each in said["peers"]} == {None}
+        told = await pair.told("reload", "--host-id", 1)
+        assert "queue 'prices-a' is removed" in told
+        assert "limitRate" in told
+        assert len(CONNECTED.findall(pair.one.said)) == 1
+        await pair.end()
+
+
+async def test_a_new_directory_that_cannot_be_taken_in_is_said_once(tmp_path: Path) -> None:
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        pair.file.write_text(pair.file.read_text() + PATTERN)
+        for name in ("a", "b"):
+            fill(pair.source(name), "FAST_DAILY", {0: 10})
+        await pair.begin()
+        fill(pair.sink("prices-b"), "FAST_DAILY", {0: 10})
+        with held_by_another_process(pair.sink("prices-b")) as process:
+            wrong = rf"a new directory is not taken in: .*{process}"
+            await pair.two.says(re.compile(wrong))
+            await trio.sleep(2.5 * LOOK_SECONDS)  # two looks more
+            assert len(re.findall(wrong, pair.two.said)) == 1
+        await pair.two.says(re.compile(r"queue 'prices-b' is added: sink"))
+        await pair.end()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -254,8 +255,33 @@ async def test_the_command(tmp_path: Path, run_dir: Path) -> None:
             assert ["q", "sink", end, "host", "1", "-", "0", "live"] in lines
             done = await trio.to_thread.run_sync(ask, run_dir, "--host-id", "2", "--json")
             assert json.loads(done.stdout)["host"] == 2
+            for words in ((), ("--json",)):
+                said = await trio.to_thread.run_sync(watched, run_dir, *words)
+                assert sum(line.startswith(LOOKED) for line in said) == 2
+                assert any(end in line for line in said)
+                assert any("host-4.sock: no host answers" in line for line in said)
             done = await trio.to_thread.run_sync(ask, run_dir, "--max-lag", "100")
             assert done.returncode == 1  # host 3 is not there
+
+
+LOOKED = ("host 1:", '{"v": 1, "host": 1,')
+
+
+def watched(run_dir: Path, *words: str) -> list[str]:
+    """The lines of two looks, at hosts of which one has ended."""
+    (run_dir / "host-4.sock").touch()
+    command = [sys.executable, "-P", "-m", "cqrepl", "status", "--run-dir", str(run_dir)]
+    command += ["--watch", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said: list[str] = []
+    while sum(line.startswith(LOOKED) for line in said) < 2:
+        said.append(process.stdout.readline())
+        assert said[-1], said
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    process.stdout.close()
+    return said
 
 
 def test_the_command_where_no_host_runs(run_dir: Path) -> None:

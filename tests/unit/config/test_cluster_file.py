@@ -1,5 +1,6 @@
 """The file of a cluster: Chronicle's pages are read as they stand, and so are our own keys."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -397,3 +398,49 @@ def test_an_entry_of_a_mapping_is_named_by_its_own_place(
     assert error.spot is not None
     assert (error.spot.line - at - 1, error.spot.column) == place
     assert says in error.message
+
+
+PATTERNS = """\
+cluster:
+  context: {{baseSourcePath: {folder}/source, baseSinkPath: "{folder}/sink$hostId"}}
+  one: {{hostId: 1, connectUri: "a:1"}}
+  two: {{hostId: 2, connectUri: "a:2"}}
+queues:
+  {queues}
+"""
+
+
+def test_directories_that_fit_a_pattern_are_queues(tmp_path: Path) -> None:
+    queues = (
+        'prices-x: {masterId: 2, path: prices-other}\n  "prices-[a-m]*": {masterId: 1, sourceId: 7}'
+        '\n  "prices-*": {masterId: 2}'
+    )
+    text = PATTERNS.format(folder=tmp_path, queues=queues)
+    for name in ("source/prices-a", "source/prices-z", "sink2/prices-other", "sink2/prices-k"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "source" / "prices-file").touch()
+    (tmp_path / "source" / "prices- ").mkdir()
+    one, two = plan(text, 1), plan(text, 2)
+    assert one.sources == {"prices-a": tmp_path / "source" / "prices-a"}
+    assert set(one.sinks) == {"prices-x", "prices-z"}
+    assert one.settings.source.source_ids == {"prices-a": 7}
+    assert two.sources["prices-x"] == tmp_path / "source" / "prices-other"
+    assert set(two.sinks) == {"prices-a", "prices-k"}
+    kept = plan_host(cluster(text), 1, in_effect(cluster(text), {}, {}), {"prices-zone", "other"})
+    assert kept.sinks.keys() - one.sinks.keys() == {"prices-zone"}
+
+
+@pytest.mark.parametrize(
+    ("queues", "says"),
+    [
+        ('"prices-*": {masterId: 1, path: p}', ":6:35: no 'path' expected with the pattern"),
+        ('"../*": {masterId: 1}', ":6:3: "),
+        ('"*/x": {masterId: 1}', ":6:3: "),
+        ('"a[": {masterId: 1}', ":6:3: "),
+        ('"prices-*": {masterId: 3}', "the id of a host (1, 2) expected for 'masterId', 3 came"),
+        ('"prices-*": {}', "'masterId' expected for queue 'prices-*'"),
+    ],
+)
+def test_a_pattern_that_cannot_be_is_named(queues: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        cluster(PATTERNS.format(folder="/d", queues=queues))
