@@ -77,10 +77,11 @@ class Running:
         return self._reap() and self._code != 0
 
     def kill(self) -> None:
-        """Ends it at once, if it still runs."""
+        """Ends it at once, if it still runs; may be called again."""
         if not self._reap():
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            _, status = os.waitpid(self.pid, 0)
+            self._code = os.waitstatus_to_exitcode(status)
 
     def cpu_s(self) -> float:
         """Processor time of its living threads so far, to the nanosecond.

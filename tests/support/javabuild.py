@@ -62,10 +62,19 @@ def fix_jar() -> Path:
     running test where it cannot be had (or fails it, see `require`)."""
     require_java()
     try:
-        return _build(JAVA / "fix") / "fix-store.jar"
+        return fix_jar_of()
     except JavaUnavailableError as error:
         require("java", str(error))
         raise
+
+
+def fix_jar_of() -> Path:
+    """The same jar, for what is no test.
+
+    Raises:
+        JavaUnavailableError: it cannot be built.
+    """
+    return _build(JAVA / "fix") / "fix-store.jar"
 
 
 def peer_classpath() -> str:

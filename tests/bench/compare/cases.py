@@ -15,6 +15,7 @@ from cqrepl.bench.report import scratch
 from cqrepl.cli.main import cli
 from tests.bench import audits, idle, stalled, twoways, waitacked, waiters
 from tests.bench.compare.running import Case, Group, Values
+from tests.bench.compare.servicecases import service_groups
 from tests.bench.fullhost import full_host_round
 from tests.bench.peers import aeron, java, limits, nats, postgres, redis
 from tests.bench.peers.programs import missing_program
@@ -70,6 +71,7 @@ def groups(*, quick: bool) -> list[Group]:
               wants_calm=True),
         Group(name="host", cases=[Case(name="ours-host", run=partial(_full_host, share))],
               rounds_max=1),
+        *service_groups(share),
     ]  # fmt: skip
 
 

@@ -9,12 +9,12 @@ from cqrepl.bench.machine import facts_text, machine_facts
 from cqrepl.bench.report import number, table
 from tests.bench.compare.rows import Judged, Kind, Verdict
 from tests.bench.compare.running import LOAD_MAX, Results
-from tests.bench.peers import aeron, java, limits, nats, postgres, redis
+from tests.bench.peers import aeron, java, limits, nats, postgres, quickfix, redis
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PEERS = {
     "Java": java, "Aeron Archive": aeron, "C": limits, "Redis": redis, "NATS": nats,
-    "PostgreSQL": postgres,
+    "PostgreSQL": postgres, "QuickFIX/J": quickfix,
 }  # fmt: skip
 SHORT_KEYS = (
     "fresh-64", "fresh-256", "fresh-1024", "fresh-16384", "redis", "nats", "postgres",

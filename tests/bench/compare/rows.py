@@ -7,6 +7,7 @@ from enum import Enum
 
 from tests.bench.compare.cases import AUDIT_CYCLES, QUEUES, QUEUES_MANY, SINKS, SIZES, WAITED_QUEUES
 from tests.bench.compare.running import LOAD_MAX, Found, Results
+from tests.bench.compare.servicecases import FLIGHTS
 
 NO_WORSE = 0.97  # than before there were runs
 Ref = tuple[str, str]  # a case, and the name of one of its values
@@ -368,6 +369,47 @@ def _waits() -> list[Row]:
     return rows
 
 
+def _services() -> list[Row]:
+    """Tasks, storages and the leaders of groups."""
+    rows = [
+        Row(key=f"tasks-{each}", title=f"tasks on disks, {each} at a time / Redis, both sync",
+            ours=[("ours-tasks", f"of_{each}_per_s")], peers=[("redis-tasks", f"of_{each}_per_s")],
+            goal=2.0 if each == max(FLIGHTS) else None, floor=1.0, wants_more=True)
+        for each in FLIGHTS
+    ]  # fmt: skip
+    ours = ("ours-storages", "p50_us")
+    rows += [
+        Row(key=f"storages-{key}", title=f"append to a sequence until applied: p50 / {title}",
+            ours=[ours], peers=[(peer, "p50_us")], goal=goal, floor=floor)
+        for key, title, peer, goal, floor in (
+            ("redis", "Redis, WAIT 1", "redis-entries", 0.35, 0.5),
+            ("fdatasync", "local fdatasync", "fdatasync", None, None),
+            ("postgres", "PostgreSQL, remote_apply", "postgres-commits", None, None),
+            ("file", "QuickFIX/J FileStore that syncs", "file-store", None, None),
+        )
+    ]  # fmt: skip
+    rows += [
+        Row(key="storages-p99", title="append to a sequence until applied: p99", kind=Kind.VALUE,
+            ours=[("ours-storages", "p99_us")], goal=10, floor=10, is_percentile=True, unit="ms",
+            scale=1e3),
+        Row(key="storages-plain", title="append that does not wait / Queue.append",
+            ours=[("ours-storages", "plain_us")], peers=[("ours-storages", "queue_us")], goal=1.5,
+            floor=1.5),
+        Row(key="storages-java", title="Java's store of FIX sessions / the sequence: p50",
+            ours=[("ours-engine", "p50_us")], peers=[ours], goal=1.5, floor=1.5),
+        Row(key="marks", title="what is safe at a copy, behind the acknowledgement: p50",
+            kind=Kind.VALUE, ours=[("ours-storages", "mark_p50_us")], goal=2, floor=2, unit="ms",
+            scale=1e3),
+        Row(key="promotions", title="groups of a leader that was killed: beyond a lease",
+            kind=Kind.VALUE, ours=[("ours-promotions", "beyond_s")], goal=1, floor=1, unit="s"),
+        Row(key="idle-cluster", title="three hosts, 8 groups, nothing comes: a share of a core",
+            kind=Kind.VALUE, ours=[("ours-cluster", "core")], goal=1.5, floor=1.5, unit="%",
+            scale=0.01),
+    ]  # fmt: skip
+    return rows
+
+
 ROWS: tuple[Row, ...] = (
     *_rates(), *_stores(), *_latencies(), *_live(), *_local(), *_waits(), *_costs(), *_audits(),
+    *_services(),
 )  # fmt: skip

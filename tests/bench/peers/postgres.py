@@ -81,6 +81,26 @@ def rate(folder: Path, size: int, count: int) -> dict[str, float]:
 
 def waited_rate(folder: Path, size: int, clients: int, seconds: int, level: str) -> float:
     """Commits of one row a second, by so many clients that each wait for their own."""
+    words = ["-c", clients, "-j", min(clients, 2), "-T", seconds]
+    said = _committed(folder, size, level, words)
+    found = re.search(r"tps = ([0-9.]+)", said)
+    if found is None:
+        raise RuntimeError(f"a rate expected, pgbench said {said[-200:]!r}")
+    return float(found[1])
+
+
+def waits_us(folder: Path, size: int, count: int, level: str) -> list[float]:
+    """The times of commits of one client that waits for each; the shortest first."""
+    logs = folder / f"pgbench-{time.monotonic_ns()}"
+    _committed(folder, size, level, ["-c", 1, "-t", count, "-l", "--log-prefix", logs])
+    (log,) = folder.glob(f"{logs.name}*")
+    took = [float(line.split()[2]) for line in log.read_text().splitlines()]
+    log.unlink()
+    return sorted(took)
+
+
+def _committed(folder: Path, size: int, level: str, words: list[object]) -> str:
+    """Commits of one row; the text that pgbench prints of them."""
     script = folder / "insert.sql"
     script.write_text(f"insert into t values (repeat('x', {size}));\n")
     with _pair(folder, (*SETTINGS, *WAITED[level])) as (port, _):
@@ -89,14 +109,8 @@ def waited_rate(folder: Path, size: int, clients: int, seconds: int, level: str)
             primary.ask("alter system set synchronous_standby_names = '*'")
             primary.ask("select pg_reload_conf()")
             primary.wait_for_standby("sync_state = 'sync'")
-        command: list[object] = ["pgbench", "-n", "-f", script, "-c", clients]
-        command += ["-j", min(clients, 2)]
-        command += ["-T", seconds, "-h", "127.0.0.1", "-p", port, "-U", "postgres", "postgres"]
-        said = run(command)
-    found = re.search(r"tps = ([0-9.]+)", said)
-    if found is None:
-        raise RuntimeError(f"a rate expected, pgbench said {said[-200:]!r}")
-    return float(found[1])
+        command: list[object] = ["pgbench", "-n", "-f", script, *words]
+        return run([*command, "-h", "127.0.0.1", "-p", port, "-U", "postgres", "postgres"])
 
 
 class Session:

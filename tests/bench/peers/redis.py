@@ -1,4 +1,5 @@
-"""Redis streams from a primary to its replica: nothing is written to disk, which is its best case.
+"""Redis streams from a primary to its replica: nothing is written to disk, which is its best case,
+but for where both sync all.
 
 Entries are added in a pipeline, encoded ahead of time. The time ends when the replica has all.
 """
@@ -7,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +21,10 @@ COMMANDS = (
     "--repl-diskless-sync-delay 0",
     "the same with --port B --replicaof 127.0.0.1 A; XADD s * d PAYLOAD in a pipeline at A until "
     "XLEN s at B has the count",
+    "for waits: each client sends XADD and WAIT 1 0 together; for tasks both servers have "
+    "--appendonly yes --appendfsync always",
 )
+SYNCED = ("--appendonly", "yes", "--appendfsync", "always")
 PIECE_BYTES = 1 << 20
 PIECE_ENTRIES = 2000
 ENTRY_HEAD_BYTES = 60  # about what a command adds: only decides how many go together
@@ -50,11 +54,17 @@ def rate(folder: Path, size: int, count: int) -> dict[str, float]:
         return {"excerpts_per_s": count / (time.perf_counter() - began)}
 
 
-def waited_rate(folder: Path, size: int, clients: int, seconds: int) -> float:
+def waited_rate(
+    folder: Path, size: int, clients: int, seconds: int, *, synced: bool = False
+) -> float:
     """Entries a second, by so many clients that each wait (`WAIT 1`) until the replica has their
-    own: in its memory."""
+    own: in its memory.
+
+    Args:
+        synced: both servers sync what they have taken before they answer.
+    """
     counts = [0] * clients
-    with _pair(folder) as (primary, _):
+    with _pair(folder, SYNCED if synced else ()) as (primary, _):
         port = primary.getpeername()[1]
         end = time.monotonic() + seconds
 
@@ -76,13 +86,32 @@ def waited_rate(folder: Path, size: int, clients: int, seconds: int) -> float:
     return sum(counts) / seconds
 
 
+def waits_us(folder: Path, size: int, count: int) -> list[float]:
+    """The times of entries of one client that waits for each until the replica has it, in its
+    memory; the shortest first."""
+    took = []
+    with _pair(folder) as (primary, _), primary.makefile("rb") as answers:
+        both = _encoded("XADD", "s", "*", "d", b"x" * size) + _encoded("WAIT", "1", "0")
+        for _ in range(count):
+            began_ns = time.monotonic_ns()
+            primary.sendall(both)
+            answers.readline(), answers.readline()  # the id of the entry
+            if answers.readline() != b":1\r\n":
+                raise RuntimeError("one replica expected to have it")
+            took.append((time.monotonic_ns() - began_ns) / 1e3)
+    return sorted(took)
+
+
 @contextmanager
-def _pair(folder: Path) -> Iterator[tuple[socket.socket, socket.socket]]:
+def _pair(
+    folder: Path, options: Sequence[str] = ()
+) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Connections to a primary and to its replica, once that is in step."""
     ports = reserved_port(), reserved_port()
-    servers = [_server(folder, ports[0])]
+    servers = [_server(folder, ports[0], *options)]
     try:
-        servers.append(_server(folder, ports[1], "--replicaof", "127.0.0.1", str(ports[0])))
+        of = ("--replicaof", "127.0.0.1", str(ports[0]))
+        servers.append(_server(folder, ports[1], *options, *of))
         with connected(ports[0]) as primary, connected(ports[1]) as replica:
             # the link is said to be up before it streams: the primary knows better
             while b"state=online" not in _asked(primary, "INFO", "replication"):
