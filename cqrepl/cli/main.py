@@ -26,6 +26,7 @@ from cqrepl.cli.info import info
 from cqrepl.cli.init import init
 from cqrepl.cli.persist import persist
 from cqrepl.cli.repair import repair
+from cqrepl.cli.replay import replay
 from cqrepl.cli.run import run
 from cqrepl.cli.schema import schema
 from cqrepl.cli.sink import sink
@@ -93,6 +94,7 @@ for command in (
         identity,
         verify,
         repair,
+        replay,
         unlock,
         gc,
         tailers,

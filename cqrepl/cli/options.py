@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from cqrepl.commands.spot import parse_dumped, parse_place, parse_spot
-from cqrepl.console.units import format_size, parse_hosts, parse_size, parse_time_ms
+from cqrepl.console.units import format_size, parse_hosts, parse_size, parse_time_ms, since_1970_ns
 from cqrepl.typed.paths import parse_paths
 
 if TYPE_CHECKING:
@@ -87,6 +87,13 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise ValueError(f"a regular expression expected: {error}") from error
 
 
+def _moment_ms(text: str) -> int:
+    try:
+        return since_1970_ns(datetime.fromisoformat(text)) // 1_000_000
+    except ValueError as error:
+        raise ValueError(f"a time as 2026-11-21T10:00Z expected, {text!r} came") from error
+
+
 def _zone(text: str) -> tzinfo:
     if text in ("UTC", "Z"):
         return UTC
@@ -127,6 +134,7 @@ ADDRESS: Final = Converted("address", _address)
 HOSTS: Final = _hosts_or("all", None)
 PATTERN: Final = Converted("re", _pattern)
 PATHS: Final = Converted("names", parse_paths)
+MOMENT: Final = Converted("time", _moment_ms)
 ZONE: Final = Converted("zone", _zone)
 QUEUE_DIR: Final = click.Path(path_type=Path)
 _TLS_FILES: Final = {
