@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import polars
 from polars.io.plugins import register_io_source
 
-from cqrepl.arrow.typedstream import INDEX, to_arrow
+from cqrepl.arrow.typedrows import INDEX
+from cqrepl.arrow.typedstream import to_arrow
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY
 
 if TYPE_CHECKING:

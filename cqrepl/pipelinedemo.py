@@ -1,5 +1,7 @@
 """Replicates two queues on this machine while a pipeline of Spark audits, archives and derives.
 
+The queues hold documents; their fields are columns of a table of Parquet.
+
 The pipeline is killed in the midst of its work, driver and Java, and begun again. Then what came
 out is counted: each row of the queues has to be in each table once.
 """
@@ -13,16 +15,19 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import trio
 
+import wire
 from cqrepl.console.output import flush, json_line, write_text
 from cqrepl.queue import Queue, QueueError
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from cqrepl.typed.schemafile import json_schema
 
 _NAMES: Final = ("orders", "trades")
 _DAY_MS: Final = 86_400_000
@@ -30,6 +35,16 @@ _START_MS: Final = 1_700_006_400_000
 _PATIENCE_S: Final = 600.0
 _LOOK_S: Final = 0.1
 _APART: Final = 3  # cycles of each queue, and then as many again
+
+
+@dataclass
+class QueuedOrder:
+    """A document of the queues."""
+
+    wire_event: ClassVar[str] = "order"
+    sym: str
+    px: float
+    at: datetime
 
 
 @dataclass(slots=True)
@@ -115,14 +130,16 @@ async def _append(source: Any, paths: list[Path], day: int, size: int) -> None:
     for path in paths:
         with Queue.open_for_append(path) as queue:
             for nth in range(day, day + _APART):
-                payloads = [b"%d of day %d" % (number, nth) for number in range(size)]
-                queue.append_many(payloads, now_ms=_START_MS + nth * _DAY_MS)
+                now_ms = _START_MS + nth * _DAY_MS
+                at = datetime.fromtimestamp(now_ms / 1000, UTC)
+                orders = [QueuedOrder(f"S{number % 9}", number / 4, at) for number in range(size)]
+                queue.append_many([wire.encode(each) for each in orders], now_ms=now_ms)
                 last = queue.last_index()
             await source.wait_acked(last, path.name)
 
 
 def _written(folder: Path) -> Path:
-    view = "from queues"
+    (folder / "order.json").write_text(json.dumps(json_schema(QueuedOrder)))
     section = {
         "state": str(folder / "state"),
         "queues": {
@@ -130,16 +147,17 @@ def _written(folder: Path) -> Path:
                 "copies": [str(folder / "copies" / "{name}")],
                 "archive": str(folder / "archive" / "{name}"),
                 "release": True,
+                "schema": str(folder / "order.json"),
             }
         },
         "tables": {
             "typed": {
-                "sql": f"select queue, index, length(payload) as bytes {view}",
+                "sql": "select queue, index, sym, px, at from typed where _error is null",
                 "to": "parquet",
                 "path": str(folder / "typed"),
             },
             "seen": {
-                "sql": f"select concat(queue, ' ', index) as payload {view}",
+                "sql": "select concat(queue, ' ', index) as payload from queues",
                 "to": "queue",
                 "path": str(folder / "seen"),
                 "rollCycle": "FAST_DAILY",

@@ -10,7 +10,8 @@ documents as typed columns.
 """
 
 from cqrepl.arrow.excerpttable import SCHEMA, open_reader, record_batch, record_batches
-from cqrepl.arrow.typedstream import Misfit, TypedStream, to_arrow
+from cqrepl.arrow.typedrows import Misfit
+from cqrepl.arrow.typedstream import TypedStream, to_arrow
 
 __all__ = [
     "SCHEMA",

@@ -12,41 +12,22 @@ of the class are passed by and counted.
 """
 
 import datetime
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pyarrow as pa
 
-from cqrepl.arrow.columntypes import NoColumnValue, arrow_field, converter
-from cqrepl.arrow.messagecolumns import MessageColumns
+from cqrepl.arrow.typedrows import INDEX, Misfit, TypedRows, chosen_members
 from cqrepl.queue import NEXT_OF_EMPTY, Queue
 from cqrepl.queue.format.index import INDEX_MAX
-from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS, Columns
+from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS
 from cqrepl.typed.condition import Condition
 from cqrepl.typed.instants import instant_ns, time_reader
-from cqrepl.typed.messagefields import message_fields
-from wire.errors import FieldError
-from wire.objects.messages import Messages
-from wire.objects.shapes import ShapeMember, shape_of
+from wire.objects.shapes import shape_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-MISFITS_KEPT: Final = 1000
-INDEX: Final = "index"
-MISFIT: Final = "_misfit"
-ERROR: Final = "_error"
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """An excerpt that does not fit the schema."""
-
-    index: int
-    payload: bytes
-    error: FieldError
 
 
 class TypedStream:
@@ -55,8 +36,6 @@ class TypedStream:
     Attributes:
         schema: of Arrow.
         rows: that it has given.
-        misfits: excerpts that do not fit; `kept_misfits` has the first `MISFITS_KEPT`.
-        passed: calls of other methods.
         next_index: behind the last excerpt that was read.
     """
 
@@ -71,20 +50,32 @@ class TypedStream:
         self._queue = queue
         self._closes = closes
         self._reading = reading
-        self._shape = shape_of(kind)
-        self._read: Callable[[bytes | memoryview], Any] = Messages((kind,)).read
-        self._members = chosen_members(self._shape.members, reading.columns)
-        self._has_index = reading.columns is None or INDEX in reading.columns
-        fields = [pa.field(INDEX, pa.int64(), nullable=False)] if self._has_index else []
-        fields += [arrow_field(each) for each in self._members]
-        if reading.keep_misfits:
-            fields += [pa.field(MISFIT, pa.large_binary()), pa.field(ERROR, pa.large_string())]
-        self.schema = pa.schema(fields)
-        self._columns = MessageColumns(kind, self._members, self._shape)
-        self.rows = self.misfits = self.passed = 0
-        self.kept_misfits: list[Misfit] = []
+        self._typed = TypedRows(
+            kind,
+            chosen_members(shape_of(kind).members, reading.columns),
+            has_index=reading.columns is None or INDEX in reading.columns,
+            condition=reading.condition,
+            keep_misfits=reading.keep_misfits,
+        )
+        self.schema = self._typed.schema
+        self.rows = 0
         self.next_index = reading.index_first
         self._batches: Generator[Any, None, None] = self._made()
+
+    @property
+    def misfits(self) -> int:
+        """The number of excerpts that do not fit."""
+        return self._typed.misfits
+
+    @property
+    def kept_misfits(self) -> list[Misfit]:
+        """The first of them."""
+        return self._typed.kept_misfits
+
+    @property
+    def passed(self) -> int:
+        """The number of calls of other methods."""
+        return self._typed.passed
 
     def __iter__(self) -> "Iterator[pa.RecordBatch]":
         return self._batches
@@ -99,7 +90,7 @@ class TypedStream:
         if not columns.rows:
             return None
         self.next_index = columns.next_index
-        found = [batch for batch in self._batches_of(columns) if batch.num_rows]
+        found = [batch for batch in self._typed.batches(columns) if batch.num_rows]
         self.rows += sum(batch.num_rows for batch in found)
         return found
 
@@ -133,58 +124,6 @@ class TypedStream:
             if self._closes:
                 self._queue.close()
 
-    def _batches_of(self, columns: Columns) -> "Iterator[pa.RecordBatch]":
-        """The record batches of excerpts that were read together."""
-        row, end = 0, columns.rows
-        is_plain = self._reading.condition is not None or not self._columns.is_native
-        while not is_plain and row < end:
-            made = self._columns.read(columns.payload, columns.offsets, row, end)
-            if made.rows:
-                yield self._native_batch(columns, row, made.rows, made.arrays)
-            row += made.rows
-            if row < end:  # that excerpt is unusual: the plain codec reads it, or says why not
-                yield self._plain_batch(columns, row, row + 1)
-                row += 1
-        if row < end:
-            yield self._plain_batch(columns, row, end)
-
-    def _native_batch(
-        self, columns: Columns, row: int, count: int, arrays: "list[pa.Array]"
-    ) -> "pa.RecordBatch":
-        indexes = pa.array(columns.indexes[row : row + count], pa.int64())
-        arrays = ([indexes] if self._has_index else []) + arrays
-        if self._reading.keep_misfits:
-            arrays += [pa.nulls(count, pa.large_binary()), pa.nulls(count, pa.large_string())]
-        return pa.record_batch(arrays, schema=self.schema)
-
-    def _plain_batch(self, columns: Columns, row: int, end: int) -> "pa.RecordBatch":
-        rows = _PlainRows(self._members)
-        payload = memoryview(columns.payload)
-        for at in range(row, end):
-            data = payload[columns.offsets[at] : columns.offsets[at + 1]]
-            index = columns.indexes[at]
-            try:
-                message = self._read(data)
-                if message is None:
-                    self.passed += 1
-                elif self._is_wanted(message):
-                    rows.add(index, message)
-            except FieldError as error:
-                told = error.at(index)
-                self._note_misfit(Misfit(index, bytes(data), told))
-                if self._reading.keep_misfits:
-                    rows.add_misfit(index, bytes(data), str(told))
-        return rows.batch(self.schema, has_index=self._has_index)
-
-    def _is_wanted(self, message: object) -> bool:
-        condition = self._reading.condition
-        return condition is None or condition.holds(message_fields(message, self._shape))
-
-    def _note_misfit(self, misfit: Misfit) -> None:
-        self.misfits += 1
-        if len(self.kept_misfits) < MISFITS_KEPT:
-            self.kept_misfits.append(misfit)
-
 
 class StreamRange(NamedTuple):
     """The rows and columns that a stream reads, and how many at a time."""
@@ -196,71 +135,6 @@ class StreamRange(NamedTuple):
     keep_misfits: bool
     batch_rows: int
     batch_bytes: int
-
-
-class _PlainRows:
-    """Rows made of Python's values, column by column."""
-
-    def __init__(self, members: Sequence[ShapeMember]) -> None:
-        self._parts = [(each, converter(each.shape)) for each in members]
-        self._indexes: list[int] = []
-        self._values: list[list[object]] = [[] for _ in members]
-        self._misfits: list[bytes | None] = []
-        self._errors: list[str | None] = []
-
-    def add(self, index: int, message: object) -> None:
-        """Adds a row.
-
-        Raises:
-            FieldError: a column does not hold a value.
-        """
-        values = []
-        for member, convert in self._parts:
-            value = getattr(message, member.attribute)
-            try:
-                values.append(convert(value))
-            except NoColumnValue as error:
-                found = f"{value!r:.40}"
-                raise FieldError(member.name, member.shape.kind, found, str(error)) from error
-        self._put(index, values, None, None)
-
-    def add_misfit(self, index: int, payload: bytes, error: str) -> None:
-        self._put(index, [None] * len(self._parts), payload, error)
-
-    def _put(
-        self, index: int, values: list[object], payload: bytes | None, error: str | None
-    ) -> None:
-        self._indexes.append(index)
-        for column, value in zip(self._values, values, strict=True):
-            column.append(value)
-        self._misfits.append(payload)
-        self._errors.append(error)
-
-    def batch(self, schema: "pa.Schema", *, has_index: bool) -> "pa.RecordBatch":
-        given: list[Any] = [self._indexes] if has_index else []
-        given += [*self._values, self._misfits, self._errors]
-        arrays = [
-            pa.array(values, field.type) for values, field in zip(given, schema, strict=False)
-        ]
-        return pa.record_batch(arrays, schema=schema)
-
-
-def chosen_members(
-    members: Sequence[ShapeMember], columns: Sequence[str] | None
-) -> tuple[ShapeMember, ...]:
-    """The fields of these names, in the order of the names; all of them where none are given.
-
-    Raises:
-        ValueError: there is no field of a name.
-    """
-    if columns is None:
-        return tuple(members)
-    named = {each.name: each for each in members}
-    unknown = [name for name in columns if name not in named and name != INDEX]
-    if unknown:
-        known = ", ".join([INDEX, *named])
-        raise ValueError(f"columns of {known} expected, {', '.join(unknown)} came")
-    return tuple(named[name] for name in columns if name != INDEX)
 
 
 def to_arrow(

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from cqrepl.commands import outcome
 from cqrepl.commands.sparkjob import SessionOptions, missing, run_job
 from cqrepl.console import exitcodes, output
+from cqrepl.console.units import plural
 from cqrepl.queue import format_index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cqrepl.spark.pipelinefile import PipelinePlan
+    from cqrepl.spark.pipelinefile import PipelinePlan, TypedView
 
 _NAME = "cqrepl spark pipeline"
 
@@ -58,7 +59,8 @@ def check_pipeline_file(file: Path) -> int:
         plan = _read(file)
         for each in plan.queues:
             archive = each.archive or "no archive"
-            output.write_text(f"{each.pattern}  {len(each.copies)} copies, {archive}\n")
+            fields = "" if each.typed is None else f", {_fields_of(each.typed)}"
+            output.write_text(f"{each.pattern}  {len(each.copies)} copies, {archive}{fields}\n")
         for table in plan.tables:
             output.write_text(f"{table.name}  to {table.to} {table.path}\n")
         output.write_text(f"state {plan.state}\n")
@@ -66,6 +68,22 @@ def check_pipeline_file(file: Path) -> int:
         return exitcodes.OK
 
     return outcome.guarded(f"{_NAME} check", work)
+
+
+def _fields_of(view: "TypedView") -> str:
+    """The view of a schema in words.
+
+    Raises:
+        BadArguments: the schema is none.
+    """
+    from cqrepl.spark.schemachoice import typed_schema
+    from cqrepl.spark.tableoptions import OptionError
+
+    try:
+        count = len(typed_schema(view.schema, view.event).shape.members)
+    except OptionError as error:
+        raise exitcodes.BadArguments(f"view {view.name}: {error}") from error
+    return f"{plural(count, 'field')} in the view {view.name}"
 
 
 def show_pipeline(file: Path, *, as_json: bool) -> int:

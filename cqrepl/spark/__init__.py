@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cqrepl.spark.datasource import register
     from cqrepl.spark.tablewriter import in_index_order
+    from cqrepl.spark.typedschema import schema_text
+    from cqrepl.spark.wirecolumns import from_wire, to_wire
 
-__all__ = ["in_index_order", "register"]
+__all__ = ["from_wire", "in_index_order", "register", "schema_text", "to_wire"]
 
 
 def __getattr__(name: str) -> object:
@@ -27,4 +29,16 @@ def __getattr__(name: str) -> object:
             from cqrepl.spark.tablewriter import in_index_order
 
             return in_index_order
+        case "schema_text":
+            from cqrepl.spark.typedschema import schema_text
+
+            return schema_text
+        case "from_wire":
+            from cqrepl.spark.wirecolumns import from_wire
+
+            return from_wire
+        case "to_wire":
+            from cqrepl.spark.wirecolumns import to_wire
+
+            return to_wire
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -69,9 +69,11 @@ def options_for_reading(
     Raises:
         TableError: neither tells where the queue is.
     """
-    if any(name in options for name in _PLACES):
-        return options
     kept = kept_of(fields)
+    if any(name in options for name in _PLACES):
+        # the schema that its queue kept when a table was made is no option that its user gave
+        schema = None if kept is None else kept.get("schema")
+        return options if schema is None else {"schema": schema, **options}
     if kept is not None:
         return {**kept, **options}
     raise TableError(

@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from cqrepl.queue import NEXT_OF_EMPTY, NotAQueue, Queue
@@ -48,7 +49,8 @@ from cqrepl.spark.ranges import IndexRange, present
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import arrow_schema
 from cqrepl.spark.scanjar import offer_scan
-from cqrepl.spark.sparktypes import struct_type
+from cqrepl.spark.schemachoice import kept_options, options_with_schema
+from cqrepl.spark.sparktypes import check_typed, struct_type
 from cqrepl.spark.streamreader import ChronicleStreamReader, RefusedStream
 from cqrepl.spark.tablefunction import register_function
 from cqrepl.spark.tableguard import guard_tables
@@ -59,7 +61,6 @@ from cqrepl.spark.tableoptions import (
     ReadOptions,
     TableError,
     bounds,
-    read_options,
     stream_options,
     write_options,
 )
@@ -113,14 +114,14 @@ class ChronicleSource(DataSource):
         """
         created = created_options(self.options)
         if created is not None:
-            options = read_options(created)
+            options = options_with_schema(created)
             if self._needs_path and "path" not in created:
                 raise OptionError("path", "the directory of a queue, or a pattern of some", "none")
-            return struct_type(options.columns, options.payload, metadata_of(created))
-        options = read_options(self.options)
+            return struct_type(options, metadata_of(kept_options(created, options)))
+        options = options_with_schema(self.options)
         found = Finder(options.finding).find()
         self._ends = {path: _end_of(path) for path in found.values()}
-        return struct_type(options.columns, options.payload)
+        return struct_type(options)
 
     @reason_only()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -130,7 +131,7 @@ class ChronicleSource(DataSource):
             TableError: an option cannot be used, or a column is no column of a queue.
         """
         given = options_for_reading(self.options, schema.fields)
-        options, wanted = read_options(given), bounds(given)
+        options, wanted = options_with_schema(given, schema.names), bounds(given)
         ends = self._ends if wanted.is_of_load else None
         return ChronicleReader(options, wanted, planned_schema(schema, options), ends)
 
@@ -142,7 +143,7 @@ class ChronicleSource(DataSource):
         """
         try:
             given = options_for_reading(self.options, schema.fields)
-            options, stream = read_options(given), stream_options(given)
+            options, stream = options_with_schema(given, schema.names), stream_options(given)
             return ChronicleStreamReader(options, stream, planned_schema(schema, options))
         except TableError as error:
             return RefusedStream(error)
@@ -207,6 +208,9 @@ def planned_schema(schema: StructType, options: ReadOptions) -> "pa.Schema":
     Raises:
         OptionError: a column is no column of a queue, or of another type.
     """
+    if options.typed is not None:
+        check_typed(schema, options)
+        return to_arrow_schema(schema, timezone="UTC")
     fields = [(one.name, one.dataType.simpleString(), one.nullable) for one in schema.fields]
     return arrow_schema(fields, options.payload)
 

@@ -21,7 +21,7 @@ from cqrepl.queue import Appender, Queue, QueueError, QueueLayout, format_index
 from cqrepl.queue.format.index import Index, cycle_of
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.lostends import check_end
-from cqrepl.spark.pipelinefile import PipelinePlan, QueuesPlan, TablePlan
+from cqrepl.spark.pipelinefile import VIEW, PipelinePlan, QueuesPlan, TablePlan
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import present
 from cqrepl.spark.staging import Target, exclusive_appender
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _STATE_ROLL: Final = "FAST_DAILY"
-_VIEW: Final = "queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +173,20 @@ def _audit(
     return {**row, "step": "audit", "excerpts": found.count, "read": found.read, "index_last": last}
 
 
+def _make_views(spark: "SparkSession", plan: PipelinePlan) -> None:
+    """Streams over the queues, which statements read: all payloads, and the fields of some."""
+    reading = spark.readStream.format("chronicle")
+    paths = json.dumps([queues.pattern for queues in plan.queues])
+    reading.options(paths=paths, schema="none").load().createOrReplaceTempView(VIEW)
+    for queues in plan.queues:
+        typed = queues.typed
+        if typed is not None:
+            fields = spark.readStream.format("chronicle").option("schema", typed.schema)
+            if typed.event is not None:
+                fields = fields.option("event", typed.event)
+            fields.load(queues.pattern).createOrReplaceTempView(typed.name)
+
+
 def _table(spark: "SparkSession", plan: PipelinePlan, table: TablePlan) -> Row:
     """The row of a table, which takes what the queues hold now."""
     from py4j.protocol import Py4JError
@@ -183,14 +196,14 @@ def _table(spark: "SparkSession", plan: PipelinePlan, table: TablePlan) -> Row:
 
     row: Row = {"queue": table.name, "name": table.name, "step": "table", "path": table.path}
     try:
-        paths = json.dumps([queues.pattern for queues in plan.queues])
-        stream = spark.readStream.format("chronicle").option("paths", paths).load()
-        stream.createOrReplaceTempView(_VIEW)
+        _make_views(spark, plan)
         writing = spark.sql(table.sql).writeStream.trigger(availableNow=True)
         checkpoint = plan.state.absolute().with_name(f"{plan.state.name}.tables") / table.name
         writing = writing.option("checkpointLocation", str(checkpoint))
         if table.roll_cycle is not None:
             writing = writing.option("rollCycle", table.roll_cycle)
+        if table.schema is not None:
+            writing = writing.option("schema", table.schema)
         query = writing.format({"queue": "chronicle"}.get(table.to, table.to)).start(table.path)
         query.awaitTermination()
         rows = sum(each.numInputRows for each in query.recentProgress)

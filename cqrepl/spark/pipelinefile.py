@@ -7,6 +7,9 @@
           copies: [/backup/{name}]      compared with each queue as its cycles close
           archive: /archive/{name}      closed cycles as Parquet, all read back
           release: true                 cqrepl gc waits for the archive
+          schema: /etc/order.json       fields of documents are columns of the view `typed`
+          view: orders                  another name for that view
+          event: order                  the method, where the schema has several
       tables:
         sizes: {sql: "select queue, index, length(payload) as n from queues", to: parquet, path: /t}
         seen:
@@ -14,9 +17,10 @@
           to: queue
           path: /data/seen
           rollCycle: FAST_DAILY         of a queue that is not there yet
+          schema: /etc/signal.json      its columns become documents; without, payload or key, value
 
 `{name}` is the name of the queue, as the column `queue` has it; the statement of a table reads the
-view `queues`, as a stream.
+view `queues`, of all of them with their payloads, or one of fields, as a stream.
 """
 
 import re
@@ -30,7 +34,18 @@ from cqrepl.config.yamltree import ListNode, MappingNode, Node, ScalarNode, read
 
 _NAME: Final = "{name}"
 _TABLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_VIEW_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+VIEW: Final = "queues"
 _WORDS: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedView:
+    """The view whose columns are fields of documents, by the schema in a file."""
+
+    name: str
+    schema: str
+    event: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +56,7 @@ class QueuesPlan:
     copies: tuple[str, ...]
     archive: str | None
     release: bool
+    typed: "TypedView | None" = None
 
     def copies_of(self, name: str) -> list[Path]:
         """The copies of a queue."""
@@ -60,6 +76,7 @@ class TablePlan:
     to: str
     path: str
     roll_cycle: str | None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +119,17 @@ class _Reading:
         )
         if not plan.queues:
             raise self._error(section["queues"], "at least one queue, or pattern", "none")
+        names = {VIEW}
+        for each in plan.queues:
+            name = each.typed.name if each.typed is not None else None
+            if name in names:
+                raise self._error(section["queues"], "a view of its own for each schema", name)
+            names |= {name} if name is not None else set()
         return plan
 
     def _queues(self, key: ScalarNode, node: Node) -> QueuesPlan:
-        fields = self._fields(node, (), ("copies", "archive", "release"))
+        known = ("copies", "archive", "release", "schema", "view", "event")
+        fields = self._fields(node, (), known)
         copies = fields.get("copies")
         if copies is not None and not isinstance(copies, ListNode):
             raise self._error(copies, "a list of directories", "something else")
@@ -121,7 +145,25 @@ class _Reading:
             self._check_named(key, each, text)
         if archive is not None:
             self._check_named(key, fields["archive"], archive)
-        return QueuesPlan(pattern=key.text, copies=texts, archive=archive, release=_WORDS[release])
+        return QueuesPlan(
+            pattern=key.text,
+            copies=texts,
+            archive=archive,
+            release=_WORDS[release],
+            typed=self._typed(fields),
+        )
+
+    def _typed(self, fields: Mapping[str, Node]) -> TypedView | None:
+        for name in ("view", "event"):
+            if name in fields and "schema" not in fields:
+                raise self._error(fields[name], "a schema beside it", "none")
+        if "schema" not in fields:
+            return None
+        name = self._text(fields["view"]) if "view" in fields else "typed"
+        if not _VIEW_NAME.fullmatch(name):
+            raise self._error(fields["view"], "a name of letters, digits and _", name)
+        event = self._text(fields["event"]) if "event" in fields else None
+        return TypedView(name=name, schema=self._text(fields["schema"]), event=event)
 
     def _check_named(self, key: ScalarNode, node: Node, text: str) -> None:
         if re.search(r"[*?\[]", key.text) and _NAME not in text:
@@ -132,13 +174,16 @@ class _Reading:
     def _table(self, key: ScalarNode, node: Node) -> TablePlan:
         if not _TABLE.fullmatch(key.text):
             raise self._error(key, "a name of letters, digits, - and _", key.text)
-        fields = self._fields(node, ("sql", "to", "path"), ("rollCycle",))
+        fields = self._fields(node, ("sql", "to", "path"), ("rollCycle", "schema"))
         to = self._text(fields["to"])
         if to not in ("queue", "parquet"):
             raise self._error(fields["to"], "queue or parquet", to)
         roll_cycle = self._text(fields["rollCycle"]) if "rollCycle" in fields else None
+        if to != "queue" and "schema" in fields:
+            raise self._error(fields["schema"], "to: queue beside it", to)
         return TablePlan(
             name=key.text,
+            schema=self._text(fields["schema"]) if "schema" in fields else None,
             sql=self._text(fields["sql"]),
             to=to,
             path=self._text(fields["path"]),

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from cqrepl.queue import QueueError
 from cqrepl.spark.catalogtable import created_options, metadata_of, options_for_reading
 from cqrepl.spark.scanplan import Narrowed, batch_ranges, ends_now, split_plan, totals
+from cqrepl.spark.schemachoice import options_with_schema
 from cqrepl.spark.tablecolumns import check_fields, type_of
 from cqrepl.spark.tableoptions import (
     OptionError,
@@ -138,11 +139,15 @@ def _schema(told: Told) -> Answer:
     given: dict[str, str] = told["options"]
     created = created_options(given)
     if created is not None:
-        options = read_options(created)
+        options = options_with_schema(created)
         if not told["keepsTables"] and "path" not in created:
             raise OptionError("path", "the directory of a queue, or a pattern of some", "none")
+        if options.typed is not None:
+            return {"typed": True}
         return {"fields": _fields(options, metadata_of(created)), "ends": None}
-    options = read_options(given)
+    options = options_with_schema(given)
+    if options.typed is not None:  # the source in Python reads them
+        return {"typed": True}
     is_of_load = given.get("snapshot", "load").strip().lower() == "load"
     ends = ends_now(options) if is_of_load else None
     return {"fields": _fields(options, {}), "ends": ends, "payload": options.payload}

@@ -69,7 +69,7 @@ class ChronicleRange:
             check_end(queue, last)
             ranges = present(queue, first, last)
             witness = witness_of(queue, [(one.index_first, one.index_last) for one in ranges])
-        return AnalyzedRange(struct_type(options.columns, options.payload), witness=witness)
+        return AnalyzedRange(struct_type(options), witness=witness)
 
     def eval(self, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The rows, in the order of their indexes.

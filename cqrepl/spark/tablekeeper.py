@@ -87,7 +87,11 @@ def kept_options(properties: Mapping[str, str], place: str | None) -> dict[str, 
 
 
 def renewed(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """The columns of a table with its options; what else is noted of them stays."""
+    """The columns of a table with its options; what else is noted of them stays, as the schema
+    that its queue kept when the table was made."""
+    schema_then = (kept_of(schema.fields) or {}).get("schema")
+    if schema_then is not None:
+        options = {**options, "schema": schema_then}
     return StructType(
         [
             StructField(

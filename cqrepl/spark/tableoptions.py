@@ -17,11 +17,8 @@ from cqrepl.queue import NEXT_OF_EMPTY, QueueLayout, index_of
 from cqrepl.queue.format.index import INDEX_MAX, SEQUENCE_FIRST, Cycle
 from cqrepl.queue.format.rollcycle import CYCLE_MAX, by_name
 from cqrepl.spark.ranges import SPLIT_BYTES, SPLIT_EXCERPTS, SPLITS_MAX
+from cqrepl.spark.typedschema import COLUMNS, TypedSchema
 
-COLUMNS: Final = (
-    "queue", "index", "cycle", "sequence", "timestamp", "file", "position", "length", "hash",
-    "payload",
-)  # fmt: skip
 COLUMNS_USUAL: Final = ("queue", "index", "cycle", "sequence", "payload")
 PAYLOAD_FORMS: Final = ("raw", "text", "wire")
 BATCH_EXCERPTS: Final = 32_768
@@ -31,8 +28,9 @@ _BY_SPARK: Final = ("checkpointlocation",)
 _FINDING: Final = ("path", "paths", "name")
 _READING: Final = (
     *_FINDING, "columns", "payload", "splitBytes", "splitExcerpts", "maxPartitions",
-    "batchExcerpts", "batchBytes",
+    "batchExcerpts", "batchBytes", "schema", "event", "misfits",
 )  # fmt: skip
+MISFITS: Final = ("keep", "drop", "fail")
 _BOUNDS: Final = ("fromIndex", "toIndex", "fromCycle", "toCycle", "fromTime", "toTime")
 _BATCH: Final = (*_BOUNDS, "snapshot")
 _STREAMING: Final = (
@@ -41,7 +39,7 @@ _STREAMING: Final = (
 )  # fmt: skip
 _WRITING: Final = (
     "path", "rollCycle", "like", "queueColumn", "stagingPath", "onExisting", "durability",
-    "writeId",
+    "writeId", "schema", "event",
 )  # fmt: skip
 _A_TIME: Final = "a time such as 2026-11-21T10:00Z"
 _AN_INDEX: Final = "an index such as 0x451600000000, or JSON of some by queue"
@@ -117,7 +115,12 @@ class QueueChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options that a batch and a stream have in common for reading."""
+    """The options that a batch and a stream have in common for reading.
+
+    Args:
+        typed: the schema whose fields are columns; None: there are no such columns.
+        misfits: what becomes of documents that do not fit it, one of `MISFITS`.
+    """
 
     finding: QueueChoice
     columns: tuple[str, ...]
@@ -127,6 +130,8 @@ class ReadOptions:
     splits_max: int
     batch_excerpts: int
     batch_bytes: int
+    typed: TypedSchema | None = None
+    misfits: str = MISFITS[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +163,7 @@ class WriteOptions:
 
     The column `queue_column` names for each row the queue below `path` that the row is written to.
     None: `path` is the queue. `write_id` names a batch of rows without indexes, for its repetition.
+    `schema` and `event` say which documents rows of other columns become.
     """
 
     path: str
@@ -169,9 +175,11 @@ class WriteOptions:
     is_synced: bool
     checkpoint: str | None
     write_id: str | None
+    schema: str | None = None
+    event: str | None = None
 
 
-class _Given:
+class Given:
     """The options that were given, to be taken by name."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str], kind: str) -> None:
@@ -190,6 +198,7 @@ class _Given:
         return next((name for name in names if name.lower() in self._options), None)
 
     def text(self, name: str) -> str | None:
+        """An option as it was given."""
         return self._options.get(name.lower())
 
     def take(self, name: str, expected: str, convert: Callable[[str], Value]) -> Value | None:
@@ -218,26 +227,42 @@ class _Given:
         return self.take(name, " or ".join(choices), chosen) or choices[0]
 
 
-def read_options(options: Mapping[str, str]) -> ReadOptions:
+def given_for_reading(options: Mapping[str, str]) -> Given:
+    """The options of a batch and of a stream.
+
+    Raises:
+        OptionError: one is none.
+    """
+    return Given(options, (*_READING, *_BATCH, *_STREAMING), "chronicle")
+
+
+def read_options(options: Mapping[str, str], typed: TypedSchema | None = None) -> ReadOptions:
     """The options that are read before Spark says whether it wants a batch or a stream.
+
+    Args:
+        typed: the schema that these options tell, see `schemachoice`.
 
     Raises:
         OptionError: one of all options cannot be used.
     """
-    given = _Given(options, (*_READING, *_BATCH, *_STREAMING), "chronicle")
+    given = given_for_reading(options)
+    known = COLUMNS if typed is None else typed.names
+    usual = COLUMNS_USUAL if typed is None else typed.usual
     if given.has(*_BATCH):
         bounds(options)
     if given.has(*_STREAMING):
         stream_options(options)
     return ReadOptions(
-        finding=_finding(given),
-        columns=given.take("columns", f"some of {', '.join(COLUMNS)}", _columns) or COLUMNS_USUAL,
+        finding=finding_of(given),
+        columns=given.take("columns", f"some of {', '.join(known)}", _columns(known)) or usual,
         payload=given.choice("payload", PAYLOAD_FORMS),
         split_bytes=given.size("splitBytes") or SPLIT_BYTES,
         split_excerpts=given.number("splitExcerpts", 1) or SPLIT_EXCERPTS,
         splits_max=given.number("maxPartitions", 1) or SPLITS_MAX,
         batch_excerpts=given.number("batchExcerpts", 1) or BATCH_EXCERPTS,
         batch_bytes=given.size("batchBytes", _BATCH_BYTES_MAX) or BATCH_BYTES,
+        typed=typed,
+        misfits=given.choice("misfits", MISFITS),
     )
 
 
@@ -247,7 +272,7 @@ def bounds(options: Mapping[str, str]) -> Bounds:
     Raises:
         OptionError: an option cannot be used, is not one of a batch, or two are of different kinds.
     """
-    given = _Given(options, (*_READING, *_BATCH), "a batch")
+    given = Given(options, (*_READING, *_BATCH), "a batch")
     kinds = [pair for pair in zip(_BOUNDS[::2], _BOUNDS[1::2], strict=True) if given.has(*pair)]
     if len(kinds) > 1:
         first, other = given.has(*kinds[0]), given.has(*kinds[1])
@@ -269,7 +294,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
     Raises:
         OptionError: an option cannot be used, or is not one of a stream.
     """
-    given = _Given(options, (*_READING, *_STREAMING), "a stream")
+    given = Given(options, (*_READING, *_STREAMING), "a stream")
     expected = "earliest, latest, an index, or JSON of these by queue"
     starting = given.take("startingIndex", expected, _starting)
     if starting is not None and given.has("startingTimestamp"):
@@ -299,7 +324,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     Raises:
         OptionError: an option cannot be used.
     """
-    given = _Given(options, _WRITING, "writing")
+    given = Given(options, _WRITING, "writing")
     path = given.text("path")
     if not path:
         raise OptionError("path", "the directory of a queue", "none")
@@ -315,6 +340,8 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         is_synced=given.choice("durability", ("synced", "none")) == "synced",
         checkpoint=given.text("checkpointLocation"),
         write_id=given.take("writeId", "a name of letters, digits, - and _", _plain_name),
+        schema=given.text("schema"),
+        event=given.text("event"),
     )
 
 
@@ -347,7 +374,12 @@ def local_path(name: str, text: str) -> str:
     return path
 
 
-def _finding(given: _Given) -> QueueChoice:
+def finding_of(given: Given) -> QueueChoice:
+    """The choice of queues.
+
+    Raises:
+        OptionError: none is chosen, or a path is none.
+    """
     paths = given.take("paths", "a JSON list of paths", _path_list) or []
     single = given.text("path")
     paths = [*([single] if single is not None else []), *paths]
@@ -366,11 +398,14 @@ def _path_list(text: str) -> list[str]:
     return paths
 
 
-def _columns(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    if not set(names) <= set(COLUMNS) or len(set(names)) < len(names):
-        raise ValueError(text)
-    return names
+def _columns(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    def checked(text: str) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in text.split(","))
+        if not set(names) <= set(known) or len(set(names)) < len(names):
+            raise ValueError(text)
+        return names
+
+    return checked
 
 
 def _within(convert: Callable[[str], int], least: int, most: int) -> Callable[[str], int]:

@@ -41,6 +41,8 @@ from cqrepl.spark.derived import (
 )
 from cqrepl.spark.manyqueues import Parts, QueueSet, commit_many, stage_many
 from cqrepl.spark.reasons import reason_only
+from cqrepl.spark.rowdocuments import PAIR, payload_batches
+from cqrepl.spark.schemachoice import typed_schema
 from cqrepl.spark.staging import (
     StagedPart,
     Target,
@@ -53,13 +55,13 @@ from cqrepl.spark.staging import (
 )
 from cqrepl.spark.tablecolumns import type_of
 from cqrepl.spark.tableoptions import (
-    COLUMNS,
     OptionError,
     TableError,
     WriteOptions,
     local_path,
 )
 from cqrepl.spark.taskreader import settle_worker
+from cqrepl.spark.typedschema import COLUMNS, TypedSchema
 
 _NEEDED: Final = ("index", "payload")
 
@@ -115,8 +117,15 @@ class _Writing:
             TableError: the columns cannot be written.
             QueueError: the target cannot be read.
         """
-        self._intents = None if "index" in schema.names else _intents(options)
-        _check_columns(schema, options.queue_column, is_derived=self._intents is not None)
+        typed = None if options.schema is None else typed_schema(options.schema, options.event)
+        is_derived = typed is not None or "index" not in schema.names
+        self._intents = _intents(options) if is_derived else None
+        self._typed = typed
+        self._has_payloads = typed is None and "payload" in schema.names
+        if is_derived:
+            _check_derived(schema, typed)
+        else:
+            _check_columns(schema, options.queue_column)
         self._path = Path(options.path).absolute()
         if options.queue_column is None:
             self._target: Target | QueueSet = _target(self._path, options, overwrite)
@@ -138,6 +147,8 @@ class _Writing:
         if self._intents is not None:
             context = TaskContext.get()
             assert context is not None
+            if not self._has_payloads:
+                iterator = payload_batches(self._typed, iterator)
             return DerivedMessage(stage_rows(self._folder, context.partitionId(), iterator))
         shift = self._target.layout.roll_cycle.shift
         return StagedMessage(stage(self._folder, shift, iterator))
@@ -234,15 +245,33 @@ def _intents(options: WriteOptions) -> BatchName:
     return BatchName(query=query, number=0, folder=checkpoint / "chronicle" / target)
 
 
-def _check_columns(schema: StructType, queue_column: str | None, *, is_derived: bool) -> None:
-    if is_derived:
-        named = {field.name: field.dataType.simpleString() for field in schema.fields}
-        if list(named) != ["payload"] or named["payload"] not in ("binary", "string"):
+def _check_derived(schema: StructType, typed: TypedSchema | None) -> None:
+    """Does nothing where rows without indexes can become payloads.
+
+    Raises:
+        TableError: they cannot.
+    """
+    named = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if typed is not None:
+        known = [member.name for member in typed.shape.members]
+        missing = [each.name for each in typed.shape.members if each.is_required]
+        missing = [name for name in missing if name not in named]
+        if missing or set(named) - set(known):
             raise TableError(
-                "expected columns index and payload, or payload alone, of binary or string, to"
-                f" write a queue, found {', '.join(f'{n} {t}' for n, t in named.items())}"
+                f"expected columns of {', '.join(known)}, as the schema has them, to write a queue,"
+                f" found {', '.join(named)}"
             )
         return
+    is_text = all(each in ("binary", "string") for each in named.values())
+    if not is_text or set(named) not in ({"payload"}, set(PAIR)):
+        raise TableError(
+            "expected columns index and payload, or payload alone, or key and value, of binary or"
+            " string, or the option schema, to write a queue,"
+            f" found {', '.join(f'{n} {t}' for n, t in named.items())}"
+        )
+
+
+def _check_columns(schema: StructType, queue_column: str | None) -> None:
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
     wanted = {name: type_of(name, "raw") for name in _NEEDED}
     if queue_column is not None:

@@ -20,6 +20,7 @@ from cqrepl.spark.partitions import SplitPartition
 from cqrepl.spark.ranges import IndexRange
 from cqrepl.spark.recordbatches import BatchMaker
 from cqrepl.spark.tableoptions import ReadOptions
+from cqrepl.spark.typedbatches import TypedBatchMaker
 from cqrepl.spark.witness import check_witness
 
 _logger = logging.getLogger(__name__)
@@ -53,7 +54,8 @@ def read_split(
         QueueDamaged: a store file cannot be followed.
     """
     settle_worker()
-    maker = BatchMaker(schema, options.payload)
+    typed = None if options.typed is None else TypedBatchMaker(schema, options)
+    maker = typed or BatchMaker(schema, options.payload)
     with ExitStack() as stack:
         opened: dict[Path, Queue] = {}  # opening one lists its directory: once is enough
         for one in partition.split:
@@ -69,10 +71,16 @@ def read_split(
                 if not may_be_lost:
                     raise
                 _logger.warning("left out what is lost: %s", gap)
+    if typed is not None:
+        typed.tell()
 
 
 def read_one_range(
-    queue: Queue, one: IndexRange, name: str, maker: BatchMaker, options: ReadOptions
+    queue: Queue,
+    one: IndexRange,
+    name: str,
+    maker: BatchMaker | TypedBatchMaker,
+    options: ReadOptions,
 ) -> Iterator["pa.RecordBatch"]:
     """The record batches of a range of a queue, which is called by a name.
 

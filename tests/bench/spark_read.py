@@ -34,7 +34,7 @@ from cqrepl.samplequeue import make_queue
 from cqrepl.spark import register
 from cqrepl.spark.datasource import ChronicleSource
 from cqrepl.spark.sparktypes import struct_type
-from cqrepl.spark.tableoptions import COLUMNS_USUAL
+from cqrepl.spark.tableoptions import COLUMNS_USUAL, read_options
 from cqrepl.spark.taskreader import settle_worker
 from tests.bench.rounds import asked, loaded
 
@@ -88,7 +88,7 @@ class ReadySource(DataSource):
         return "ready"
 
     def schema(self) -> StructType:
-        return struct_type(tuple(self.options["columns"].split(",")), "raw")
+        return struct_type(read_options({"path": "q", "columns": self.options["columns"]}))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ReadyReader(schema, dict(self.options))

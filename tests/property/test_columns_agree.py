@@ -27,8 +27,8 @@ if NATIVE is None:
 def streamed(path: Path, kind: Any, *, is_native: bool, **options: Any) -> list[Any]:
     """All that a stream gives, made natively as far as that goes, or plainly."""
     stream = cqrepl.arrow.to_arrow(path, kind, keep_misfits=True, **options)
-    assert stream._columns.is_native
-    stream._columns.is_native = is_native
+    assert stream._typed._columns.is_native
+    stream._typed._columns.is_native = is_native
     table = stream.read_all()
     table.validate(full=True)
     misfits = [(each.index, each.payload, str(each.error)) for each in stream.kept_misfits]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import wire
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.spark import pipeline
 from cqrepl.spark.pipeline import Row, latest_rows, run_pipeline
@@ -93,6 +94,31 @@ def test_a_pipeline_does_each_thing_once(
     assert kept[str(tmp_path / "queues" / "eu"), "archive"]["cycles"] == 3
     frame = spark.read.format("chronicle").option("payload", "text").load(str(plan.state))
     assert frame.count() == 2 * (2 * 3 + 2)
+
+
+def test_fields_of_documents_are_columns_of_tables(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("eu", "us"):
+        bodies = [wire.encode({"sym": name, "qty": number}) for number in range(30)]
+        bodies[7] = b"\xffno document"
+        with Queue.open(tmp_path / "queues" / name, create="FAST_DAILY") as queue:
+            queue.append_many(bodies)
+    schema = {"sym": {"type": "string"}, "qty": {"type": "integer"}}
+    (tmp_path / "order.json").write_text(json.dumps({"properties": schema, "required": ["qty"]}))
+    file = tmp_path / "pipeline.yaml"
+    queues = {str(tmp_path / "queues" / "*"): {"schema": str(tmp_path / "order.json")}}
+    sql = "select queue, sym, qty, _misfit from typed"
+    tables = {"orders": {"sql": sql, "to": "parquet", "path": str(tmp_path / "orders")}}
+    state = str(tmp_path / "state")
+    file.write_text(json.dumps({"pipeline": {"state": state, "queues": queues, "tables": tables}}))
+    for _ in range(2):
+        assert run_pipeline(spark, read_pipeline(file)).faults == ()
+    rows = spark.read.parquet(str(tmp_path / "orders")).collect()
+    assert sorted(row.qty for row in rows if row.sym == "eu") == [*range(7), *range(8, 30)]
+    assert [bytes(row._misfit) for row in rows if row.qty is None] == [b"\xffno document"] * 2
+    (tmp_path / "order.json").unlink()
+    (fault,) = run_pipeline(spark, read_pipeline(file)).faults
+    assert fault.startswith("table orders: ")
+    assert "order.json" in fault
 
 
 def test_a_copy_that_differs_is_named_and_nothing_of_it_archived(

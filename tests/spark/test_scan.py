@@ -17,7 +17,7 @@ from cqrepl.queue import Queue
 from cqrepl.spark import register
 from cqrepl.spark.failures import failure_of
 from cqrepl.spark.scanjar import JAR, VARIABLE, wanted_scan
-from cqrepl.spark.tableoptions import COLUMNS
+from cqrepl.spark.typedschema import COLUMNS
 from tests.spark.queries import drained
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, break_at, excerpts, make_queue
 from tests.support.damage import Mutation, samples

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.config.errors import ConfigError
-from cqrepl.spark.pipelinefile import read_pipeline
+from cqrepl.spark.pipelinefile import TypedView, read_pipeline
 
 WHOLE = """
 pipeline:
@@ -32,6 +32,11 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert many.release
     assert (one.copies_of("x"), one.archive_of("x"), one.release) == ([], None, False)
     assert [(each.name, each.to) for each in plan.tables] == [("sizes", "parquet")]
+    assert one.typed is None
+    text = WHOLE.replace("one: {}", "one: {schema: o.json, event: order}")
+    assert read_pipeline(written(tmp_path / "p.yaml", text)).queues[1].typed == TypedView(
+        name="typed", schema="o.json", event="order"
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,9 +48,12 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('archive: "/archive/{name}", ', "", "expected an archive beside it"),
         ("/archive/{name}", "/archive", r"expected a path with {name}, as /data/queues/\*"),
         ('["/backup/{name}"]', "/backup", "expected a list of directories"),
+        ("one: {}", "one: {view: a}", "expected a schema beside it"),
+        ("one: {}", "one: {schema: o, view: A B}", "expected a name of letters, digits and _"),
+        ("one: {}", "one: {schema: o, view: queues}", "a view of its own for each schema"),
         ("to: parquet", "to: delta", "expected queue or parquet, found delta"),
         ("sizes:", "a/b:", "expected a name of letters, digits, - and _, found a/b"),
-        ("sql:", "sequel:", "expected one of sql, to, path, rollCycle, found sequel"),
+        ("sql:", "sequel:", "expected one of sql, to, path, rollCycle, schema, found sequel"),
         ("pipeline:", "pipe:", "2:1: expected one of pipeline, found pipe"),
     ],
 )

@@ -14,7 +14,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Queues as tables of Spark: format("chronicle"). */
 public final class ChronicleProvider implements TableProvider, DataSourceRegister {
-  private static final String READING = "payload 'wire'";
   private JsonNode ends;
   private TableProvider python;
 
@@ -31,10 +30,18 @@ public final class ChronicleProvider implements TableProvider, DataSourceRegiste
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
     if (PythonSource.isAskedFor(options)) {
-      python = PythonSource.provider(READING);
+      python = PythonSource.provider(PythonSource.READING);
       return python.inferSchema(options);
     }
     JsonNode answer = Planner.batch(Planner.request("schema", options, new StructType()));
+    if (answer.has("typed")) {
+      if (PythonSource.isNative()) {
+        throw Fault.table("option schema: expected CQREPL_SPARK_SCAN=auto, as the source in Python"
+            + " reads fields, or schema=none; found native");
+      }
+      python = PythonSource.provider(PythonSource.READING);
+      return python.inferSchema(options);
+    }
     ends = answer.get("ends");
     StructType found = new StructType();
     for (JsonNode each : answer.get("fields")) {

@@ -54,8 +54,9 @@ final class ChronicleTable implements SupportsRead, SupportsWrite {
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     Map<String, String> given = options.asCaseSensitiveMap();
-    if (PythonSource.isAskedFor(given) || PythonSource.isAskedFor(kept())) {
-      Table table = PythonSource.table("payload 'wire'", schema, properties);
+    if (PythonSource.isAskedFor(given) || PythonSource.isAskedFor(kept())
+        || PythonSource.isAskedFor(schema)) {
+      Table table = PythonSource.table(PythonSource.READING, schema, properties);
       return ((SupportsRead) table).newScanBuilder(options);
     }
     return new ChronicleScanBuilder(this, given);

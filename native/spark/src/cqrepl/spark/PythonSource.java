@@ -1,6 +1,7 @@
 package cqrepl.spark;
 
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -12,6 +13,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** The source of the session that is written in Python: it writes, and decodes payloads. */
 final class PythonSource {
   static final String NAME = "chronicle_python";
+  static final String READING = "payload 'wire', and fields of a schema";
+  private static final Set<String> COLUMNS = Set.of("queue", "index", "cycle", "sequence",
+      "timestamp", "file", "position", "length", "hash", "payload");
   private static final String SCAN = "cqrepl.spark.scan";
 
   private PythonSource() {}
@@ -35,8 +39,18 @@ final class PythonSource {
   /** True where the scan in Java cannot, or is not to, read what these options ask for. */
   static boolean isAskedFor(Map<String, String> options) {
     CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(options);
-    boolean isNative = System.getProperty(SCAN, "auto").equals("native");
-    return System.getProperty(SCAN, "auto").equals("python")
-        || !isNative && given.getOrDefault("payload", "").trim().equalsIgnoreCase("wire");
+    String schema = given.getOrDefault("schema", "none").trim();
+    boolean isDecoded = !schema.equalsIgnoreCase("none")
+        || given.getOrDefault("payload", "").trim().equalsIgnoreCase("wire");
+    return System.getProperty(SCAN, "auto").equals("python") || !isNative() && isDecoded;
+  }
+
+  /** True where there are columns that are no columns of queues: fields of a schema. */
+  static boolean isAskedFor(StructType schema) {
+    return !isNative() && !COLUMNS.containsAll(Set.of(schema.fieldNames()));
+  }
+
+  static boolean isNative() {
+    return System.getProperty(SCAN, "auto").equals("native");
   }
 }
