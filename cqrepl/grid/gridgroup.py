@@ -7,7 +7,8 @@ host leads, clients and programs commit by these steps (E-44, E-48):
     synchronous replica in peer mode; wait for the state to have it; clear the lists; commit in the
     loader; note the outcome; unlock; answer
 
-Records of several transactions go into the log together. Nothing is seen before it is safe, so a
+One that the loader has not committed is answered once its outcome is safe in the log, or the next
+primary would run it again. Records of several transactions go into the log together. Nothing is seen before it is safe, so a
 reader at the primary, which asks for its lease first, sees what was acknowledged and nothing that
 could be lost. A host that comes to lead runs open transactions again, then preloads (`_start`); a
 partition answers once that is over.
@@ -444,12 +445,29 @@ class GridGroup:
             with self._guard:
                 primary.decide(on_way.found, is_committed=failed is None)
             if failed is not None:
+                await self._tell_refused(primary, token, failed)
                 raise failed
             return token
         finally:
             if not is_over:
                 with trio.CancelScope(shield=True):
                     await in_thread(partial(self.desk.rollback, partition, tx))
+
+    async def _tell_refused(self, primary: Primary, token: Token, failed: LoaderError) -> None:
+        """Returns once each later primary knows that a transaction was rolled back. One that did
+        not know would run it again, and the loader may take it then.
+
+        Raises:
+            OutcomeUnknown: this host leads no longer.
+        """
+        try:
+            if self.primary is primary:  # else it has led anew, and runs it again itself
+                await self.tell_outcome()
+                return
+            why = "the host has led anew"
+        except (NotServing, OutcomeUnknown) as error:
+            why = str(error)
+        raise OutcomeUnknown(f"{failed}; {why}", token) from failed
 
     async def tell_outcome(self) -> Token | None:
         """Writes the outcomes that no record has carried; None where there are none."""

@@ -1,7 +1,9 @@
-"""A grid on the hosts of a run, clients that put and read, and the checks of both.
+"""A grid on the hosts of a run, clients that put, clear and read, and the checks of both.
 
 The history has one key, the partition, whose state is all of its entries: so a transaction over
 several keys is one operation. A read with a token is held against it by the index of what it gives.
+A client that does not know whether its transaction is committed reads with the token of that: what
+it is told then has to be so.
 """
 
 from collections.abc import Iterator
@@ -11,14 +13,28 @@ from itertools import count
 import trio
 
 from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
-from cqrepl.grid.errors import Conflict, GridError, LockTimeout, OutcomeUnknown
+from cqrepl.grid.errors import (
+    Conflict,
+    GridError,
+    LoaderError,
+    LockTimeout,
+    OutcomeUnknown,
+    TokenLost,
+)
 from cqrepl.grid.gridclient import GridClient
 from cqrepl.grid.griddesk import GridDesk
 from cqrepl.grid.gridgroup import GridGroup
 from cqrepl.grid.gridsettings import GridSettings, MapSettings, Reads, ReplicaSettings
 from cqrepl.grid.loaders import LoaderDesk
 from cqrepl.grid.partition.gridvalues import ValueCodec
-from cqrepl.grid.partition.gridwords import ABSENT, Change, MapOp, Read, decode_words
+from cqrepl.grid.partition.gridwords import (
+    ABSENT,
+    Change,
+    MapOp,
+    Read,
+    decode_words,
+    unpack_changes,
+)
 from cqrepl.grid.partition.partitiongroup import PartitionGroup
 from cqrepl.grid.partition.primary import TxRequest
 from cqrepl.grid.partition.token import Token
@@ -45,6 +61,7 @@ RECORDS = ("opened", "tx", "outcome")
 FIRST_BOOT = b"1 "
 SAVES = CheckpointSettings(interval_seconds=3.0, age_min_ms=None)
 KEYS = [b"sa", b"sb", b"sc"]
+CLEARS = 0.1  # of the transactions
 State = tuple[tuple[bytes, bytes], ...]
 
 
@@ -99,9 +116,11 @@ def is_record(data: bytes | memoryview) -> bool:
 
 
 def desk(host: int, machine: Surroundings) -> Desk:
-    codec = ValueCodec()
-    loaders = LoaderDesk(SETTINGS, {}, None, codec)
-    group = Records(SETTINGS, 0, loaders, lambda: (1, 2, 3), 2.0, dict, QUEUE)
+    return desk_of(LoaderDesk(SETTINGS, {}, None, ValueCodec()), SETTINGS, machine)
+
+
+def desk_of(loaders: LoaderDesk, settings: GridSettings, machine: Surroundings) -> Desk:
+    group = Records(settings, 0, loaders, lambda: (1, 2, 3), 2.0, dict, QUEUE)
     return Desk([group], waits=not machine.boot_id().startswith(FIRST_BOOT))
 
 
@@ -131,22 +150,56 @@ async def _commit(site: Site, client: GridClient) -> None:
                 seen.append((key, b"" if entry is None else entry.value))
         except GridError:
             continue
-        value = f"{site.name} {nth} {trio.current_time():.3f}".encode()
+        value = f"s{site.name} {nth} {trio.current_time():.3f}".encode()
         writes = [(key, value) for key in keys]
         changes = [Change(MapOp.PUT, "m", key, value) for key in keys]
-        said = tuple(seen), tuple(writes)
-        token: Token | None = None
-        with site.history.call(site.name, "commit", "partition", said) as call:
-            with trio.move_on_after(20.0):
-                try:
-                    token = await client.commit(nth, TxRequest(0, changes, reads))
-                    call.returned()
-                except (Conflict, LockTimeout):
-                    call.failed()
-                except (OutcomeUnknown, GridError):
-                    pass
+        if site.rng.random() < CLEARS:
+            writes, changes = [(key, b"") for key in KEYS], [Change(MapOp.CLEAR, "m")]
+        token = await _commit_one(site, client, nth, TxRequest(0, changes, reads), (seen, writes))
         if token is not None:
             await _read_late(site, client, token, keys[0])
+
+
+async def _commit_one(
+    site: Site,
+    client: GridClient,
+    nth: int,
+    request: TxRequest,
+    said: tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]],
+) -> Token | None:
+    """Commits; the token of what is committed."""
+    seen, writes = said
+    doubtful: object = None
+    with site.history.call(site.name, "commit", "partition", (tuple(seen), tuple(writes))) as call:
+        with trio.move_on_after(20.0):
+            try:
+                token = await client.commit(nth, request)
+                call.returned()
+                return token
+            except (Conflict, LockTimeout, LoaderError):
+                call.failed()
+            except OutcomeUnknown as error:
+                doubtful = error.token
+            except GridError:
+                pass
+    if isinstance(doubtful, Token) and request.changes[0].op is MapOp.PUT:
+        await _read_doubtful(site, client, doubtful, tuple(writes))
+    return None
+
+
+async def _read_doubtful(
+    site: Site, client: GridClient, token: Token, writes: tuple[tuple[bytes, bytes], ...]
+) -> None:
+    """A read with the token of a transaction of which it is not known whether it is committed: the
+    reader is told that it is lost, or it stands in the log for ever."""
+    with site.history.call(site.name, "doubt", f"doubt {token}", writes) as call:
+        try:
+            await client.get_at(0, "m", writes[0][0], token, 10.0)
+            call.returned(True)
+        except TokenLost:
+            call.returned(False)
+        except GridError:
+            pass
 
 
 async def _read_late(site: Site, client: GridClient, token: Token, key: bytes) -> None:
@@ -168,12 +221,24 @@ async def _read(site: Site, client: GridClient) -> None:
 
 
 def tokens(scene: Scene) -> Iterator[str]:
-    """No read with a token is older than it."""
+    """No read with a token is older than it: it gives no entry only where one is cleared later."""
+    hosts = scene.equal_hosts(QUEUE)
+    cleared = max((index for each in hosts for index in clears(scene, each)), default=-1)
     for each in scene.history.operations:
         if each.name == "late" and each.is_known:
             token = Token.parse(each.key.removeprefix("late "))
-            if each.result is None or each.result < token.index:
+            found = cleared if each.result is None else each.result
+            if found < token.index:
                 yield f"{each.who}: a read with {token} gives an entry of {each.result}"
+
+
+def clears(scene: Scene, host: int) -> Iterator[int]:
+    """The indexes of the records that clear the map."""
+    for index, data in scene.content(host, QUEUE).items():
+        if is_record(data) and (said := decode_words(data)).name == "tx":
+            changes = unpack_changes(said.text("maps"), said.data("changes"))
+            if changes[0].op is MapOp.CLEAR:
+                yield index
 
 
 def copies(scene: Scene) -> Iterator[str]:
@@ -181,30 +246,42 @@ def copies(scene: Scene) -> Iterator[str]:
     lost = scene.lost_from(QUEUE)
     for host in scene.equal_hosts(QUEUE):
         state, seen = replayed(scene, host)
-        for each in scene.history.operations:
-            is_acked = each.name == "commit" and each.is_known
-            if is_acked and lost is None and not set(each.value[1]) <= seen:
-                yield f"host {host} lacks an acknowledged transaction: {each}"
+        for each in scene.history.operations if lost is None else ():
+            if each.name in ("commit", "doubt") and each.is_known:
+                written = set(each.value if each.name == "doubt" else each.value[1])
+                is_there = written <= seen
+                if each.name == "commit" and not is_there:
+                    yield f"host {host} lacks an acknowledged transaction: {each}"
+                elif each.name == "doubt" and each.result != is_there:
+                    yield f"host {host}: a reader was told otherwise: {each}"
         for program in scene.hosts[host].programs:
             if isinstance(program, Desk) and scene.hosts[host].process is not None:
-                group = program.groups["s-0"]
-                if group.led.fault is not None:
-                    yield f"host {host}: its group has ended: {group.led.fault}"
-                elif group.led.has_begun:
-                    group.state.settle(group.led.feed.committed())
-                    if group.state.partitions != state.partitions and not group.state.open:
-                        yield f"host {host}: its state is not what its copy makes"
+                yield from held(host, program.groups["s-0"], state)
+
+
+def held(host: int, group: GridGroup, state: PartitionGroup) -> Iterator[str]:
+    """The state of a host against what its copy makes."""
+    if group.led.fault is not None:
+        yield f"host {host}: its group has ended: {group.led.fault}"
+    elif group.led.has_begun:
+        group.state.settle(group.led.feed.committed())
+        if group.state.partitions != state.partitions and not group.state.open:
+            yield f"host {host}: its state is not what its copy makes"
+        lasting = [each.index for each in group.state.undecided()]
+        if lasting:
+            yield f"host {host}: the outcomes of {lasting} were never told"
 
 
 def replayed(scene: Scene, host: int) -> tuple[PartitionGroup, set[tuple[bytes, bytes]]]:
-    """The state of a copy, and all entries that it ever had."""
+    """The state of a copy, and all entries that were ever committed."""
     state, seen = PartitionGroup(), set()
     for index, data in sorted(scene.content(host, QUEUE).items()):
         if is_record(data):
-            found = state.apply(index, decode_words(data))
-            if found is not None:
+            state.apply(index, decode_words(data))
+            for found in state.settle(index):
                 seen |= {(change.key, change.value) for change in found.changes}
-            state.settle(index)
+                if found.changes[0].op is MapOp.CLEAR:
+                    seen |= {(key, b"") for key in KEYS}
     return state, seen
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,7 @@ class Calls:
         self.host_id = host_id
         self.calls: list[str] = []
         self.fails = ""
+        self.fail: Callable[[], None] = lambda: None
         self.stops = ""
         # one dict has all
         committed = shared.setdefault("committed", set())
@@ -226,6 +228,7 @@ class Calls:
     def commit(self, tx: LoaderTx) -> None:
         self.calls.append("commit")
         if self.fails == "commit":
+            self.fail()
             raise OSError("no")
         self.committed.add(tx.tx)
 
@@ -300,6 +303,48 @@ async def test_a_new_primary_runs_open_transactions_again(tmp_path: Path) -> Non
         await made.hosts.hosts[2].leaders.promote("a")
         assert await made.use(read, 2, 3) == ["a", "b", "c"]
         assert desks[2].calls == ["check", "check"]
+
+
+async def test_what_a_loader_has_not_committed_stays_so_at_the_next_primary(
+    tmp_path: Path,
+) -> None:
+    """Its client was told that it is not committed, and may have put it again."""
+    shared: dict[str, object] = {}
+    desks = {each: Calls(shared, each) for each in (1, 2, 3)}
+    desks[1].fails = "commit"
+
+    def fail(grid: cqrepl.grid.RemoteGrid) -> None:
+        with pytest.raises(LoaderError, match="has not committed"):
+            grid.session().map("m").put("k", 1)
+
+    async with grids(
+        tmp_path, settings=LOADED, loaders=lambda each: ({"db": desks[each]}, desks[each])
+    ) as made:
+        await made.use(fail)
+        await made.kill(1)
+        await made.hosts.hosts[2].leaders.promote("a")
+        assert await made.use(lambda grid: grid.session().map("m").get("k"), 2, 3) is None
+        assert not any("apply" in each for each in desks[2].calls)
+    assert not desks[2].committed
+
+
+async def test_a_loader_that_fails_at_a_primary_that_leads_no_longer_is_not_told_as_refused(
+    tmp_path: Path,
+) -> None:
+    """The next one may commit it: it runs what is open again."""
+    shared: dict[str, object] = {}
+    desks = {each: Calls(shared, each) for each in (1, 2, 3)}
+    desks[1].fails = "commit"
+    async with grids(
+        tmp_path, settings=LOADED, loaders=lambda each: ({"db": desks[each]}, desks[each])
+    ) as made:
+        group = made.group(1)
+        await eventually(lambda: len(ids_in(group, "peers")) == 2)
+        # as where it finds that it leads no longer
+        desks[1].fail = partial(trio.from_thread.run_sync, group.stop_serving)
+        with pytest.raises(OutcomeUnknown) as told:
+            await group.commit(1, TxRequest(0, [Change(MapOp.PUT, "m", b"sk", b"T")]))
+        assert told.value.token is not None
 
 
 async def test_reads_are_refused_where_replica_reads_are_off(tmp_path: Path) -> None:
