@@ -1,5 +1,6 @@
 """A host gives up the lead of a queue by itself, and tells how far its copy is in each role."""
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import trio.testing
 
 import cqrepl
 from cqrepl import AckOutcome, AckPolicy, Host, HostSettings, QueueLocked, Refused, SteppedDown
+from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.replicator.rolelog import Role
 from tests.support.promotions import Cluster, cluster, last
@@ -44,6 +46,35 @@ async def test_each_host_tells_how_far_it_is_and_who_leads(tmp_path: Path) -> No
         assert said(second) == (Role.LEADING, 1, 2, True)
         with pytest.raises(ValueError, match="expected one of the queues a, got 'b'"):
             second.position("b")
+
+
+DIES_WITH_LOCK = """
+import os, sys
+from cqrepl.queue import Queue
+queue = Queue.open_for_append(sys.argv[1])
+queue.append_lock.acquire()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("leader", [1, 2], ids=["by the file", "by an epoch"])
+async def test_a_host_that_leads_frees_the_lock_of_a_process_that_died_with_it(
+    tmp_path: Path, leader: int
+) -> None:
+    """It was killed as it gave up the lead; or it was a copy, and a power cut has brought back the
+    page that has the lock."""
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.followed({2: 4})
+        if leader == 2:
+            await hosts.hosts[2].leaders.promote("a")
+        await hosts.stop(leader)
+        died = [sys.executable, "-c", DIES_WITH_LOCK, str(hosts.path(leader))]
+        await trio.run_process(died)
+        await hosts.start(leader)
+        queue = hosts.hosts[leader].queue("a")
+        assert await queue.append(b"more") > last(4)
+        with pytest.raises(QueueLocked):
+            Queue.open_for_append(hosts.path(3 - leader)).append(b"this is a copy")
 
 
 async def test_a_position_is_told_of_a_copy_that_is_not_there_yet(tmp_path: Path) -> None:

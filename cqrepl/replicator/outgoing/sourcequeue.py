@@ -47,6 +47,7 @@ from cqrepl.replicator.outgoing.backcopy import release_dead_back_copy
 from cqrepl.replicator.outgoing.endwatch import EndWatch
 from cqrepl.replicator.outgoing.latewatch import LateWatch
 from cqrepl.replicator.outgoing.passedcopies import CopyDisk
+from cqrepl.replicator.queuestate.appendfence import release_dead_fence
 from cqrepl.replicator.queuestate.appendhold import AppendHold
 from cqrepl.replicator.queuestate.keptepochs import Fenced, KeptEpochs
 from cqrepl.replicator.queuestate.logs import EntryLog, LogKind
@@ -154,7 +155,7 @@ class SourceQueue:
         self.chains = Chains(self.queue.cycles)
         self.queue.keep_marks_open()
         if self.copy is None:
-            self._release_dead_back_copy()
+            self._release_dead_locks()
             self._put_in_order()
             self.queue.note_follower(is_follower=False)
             try:
@@ -354,12 +355,15 @@ class SourceQueue:
     def shape(self) -> QueueShape:
         return shape_of(self.queue.layout)
 
-    def _release_dead_back_copy(self) -> None:
+    def _release_dead_locks(self) -> None:
         try:
             if release_dead_back_copy(self.path, self.queue):
                 _logger.info(
                     "queue %r: gave back the locks of a source that died in a back copy", self.name
                 )
+            if self.epochs.has_led_last and release_dead_fence(self.queue):
+                told = "queue %r: freed the append lock of a process that has died: this host leads"
+                _logger.info(told, self.name)
         except (QueueError, OSError) as error:
             _logger.warning("queue %r: locks of a dead source stay: %s", self.name, error)
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, holder_of, is_alive
 from cqrepl.replicator.queuestate.appendhold import AppendHold
+from cqrepl.surroundings import surroundings
 
 WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
 
@@ -65,3 +67,22 @@ class AppendFence:
         """The lock is free again, and the queue a copy; nothing where it was given on."""
         if self._queue is not None:
             self.give().close()
+
+
+def release_dead_fence(opened: Queue) -> bool:
+    """Frees the append lock of a queue that this host leads, where its holder has died: the process
+    was killed as it gave up the lead, or the queue was a copy then, and a power cut has brought
+    back the page that has the lock. True where it was so.
+
+    Args:
+        opened: the queue; no more than its path and the lock's word are asked of it.
+
+    Raises:
+        QueueError, OSError: as `Queue.open_for_append`.
+    """
+    holder = holder_of(opened.word(APPEND_LOCK_KEY, UNLOCKED))
+    if holder is None or (holder != surroundings().process_id() and is_alive(holder)):
+        return False
+    with Queue.open_for_append(opened.path) as queue:
+        queue.append_lock.release_dead()
+        return queue.append_lock.holder() is None

@@ -72,6 +72,13 @@ class KeptEpochs:
             self._now = load_epochs(self._path)
         return self._now
 
+    @property
+    def has_led_last(self) -> bool:
+        """True where this host leads the queue by what is on its disk: in an epoch that it has
+        begun, or, with none promised, as the last one that streamed it."""
+        now = self.now
+        return bool(self._own) and now.promised_to == self._own and now.may_lead(self._own)
+
     def promise(self, number: int, host_id: int, members: frozenset[int] = frozenset()) -> None:
         """Nothing is taken from a lower epoch from now on. This host gives up its own claim to an
         epoch that another host asks for or has begun (`Epochs.is_own_claim`).
