@@ -242,7 +242,7 @@ DOCUMENT: Final = CRATE.parent / "document"
 # from above to below; those without a folder of their own are modules
 DOCUMENT_LAYERS: Final = (
     *("python", "columns", "shown", "printed", "layout"),
-    *("shapes", "scalars", "spelled", "typenames", "items"),
+    *("shapes", "scalars", "spelled", "typenames", "written", "items"),
 )
 
 

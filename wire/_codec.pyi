@@ -35,6 +35,11 @@ class MessageReader:
     def read(self, data: bytes | bytearray | memoryview) -> object: ...
 
 @final
+class MessageWriter:
+    def __new__(cls, message: object, event: bytes | None) -> MessageWriter: ...
+    def write(self, message: object) -> object: ...
+
+@final
 class ColumnBatch:
     def __new__(
         cls, message: object, event: bytes | None, is_wanted: list[bool]

@@ -17,7 +17,7 @@ import warnings
 from types import ModuleType
 from typing import Final
 
-INTERFACE: Final = 3
+INTERFACE: Final = 4
 _SWITCH: Final = "CQREPL_KERNEL"
 
 

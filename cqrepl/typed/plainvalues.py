@@ -72,6 +72,15 @@ def class_of(shape: Shape) -> Any:
     return next(each for each in annotation.__args__ if each is not type(None))
 
 
+def value_of(shape: Shape, value: object, path: str) -> object:
+    """A value of Arrow or JSON as one of this shape.
+
+    Raises:
+        NoPlainValue: it does not fit; the error names it by this path.
+    """
+    return _value(shape, value, path, is_text=False)
+
+
 def _value(shape: Shape, value: object, path: str, *, is_text: bool) -> object:
     if value is None or (is_text and value == "" and shape.is_nullable):
         if shape.is_nullable or shape.kind == "object":

@@ -12,6 +12,7 @@ for itself. `encode` and `decode` are the same without the header, as a queue's 
 `wire.Splitter` finds the documents.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ from wire.objects.annotated import read_message
 from wire.objects.body_writer import BodyWriter
 from wire.objects.compressed import SIZE_MAX
 from wire.objects.lookup import Fields
-from wire.objects.nativeforms import message_reader, object_reader
+from wire.objects.nativeforms import message_reader, message_writer, object_reader
 from wire.objects.object_reader import read_body
 from wire.objects.object_writer import write_body, write_object, write_sequence
 from wire.objects.variants import Variant
@@ -259,6 +260,18 @@ def encode(value: object, *, variant: Variant = _LIGHT, legacy: bool = False) ->
     >>> encode({"a": 1}).hex()
     'c161a101'
     """
+    if variant is _LIGHT and not legacy and dataclasses.is_dataclass(value):
+        kind: type = type(value)
+        write = _native_writer(kind)
+        found = NotImplemented if write is None else write(value)
+        if found is not NotImplemented:
+            assert isinstance(found, bytes)
+            return found
+    return plainly_encoded(value, variant=variant, legacy=legacy)
+
+
+def plainly_encoded(value: object, *, variant: Variant = _LIGHT, legacy: bool = False) -> bytes:
+    """The same by the codec in plain Python alone, which is the reference."""
     writer = BodyWriter(variant, legacy=legacy)
     write_body(writer, value)
     return bytes(writer.data)
@@ -340,6 +353,7 @@ def encode_call(method: str, *arguments: object) -> bytes:
 
 _READ_OBJECT: Final = object_reader()
 _native_reader: Final = functools.cache(message_reader)
+_native_writer: Final = functools.cache(message_writer)
 
 
 def _decoded(reader: Reader, into: type[_M] | None, keep_widths: bool) -> object:

@@ -12,6 +12,8 @@ each document that the crate finds unusual, for which a reader gives `NotImpleme
 """
 
 import dataclasses
+import datetime
+import functools
 import uuid
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -20,17 +22,23 @@ from typing import Any, Final
 
 from wire.codec import NATIVE
 from wire.objects.annotated import type_name
+from wire.objects.body_writer import BodyWriter
 from wire.objects.conversions import INT64_MAX, INT64_MIN
 from wire.objects.object_writer import given_event
 from wire.objects.shapes import Shape, ShapeMember, shape_of
 from wire.objects.times import python_time
-from wire.objects.values import Typed, TypeLiteral
+from wire.objects.values import Float32, Float64, Hex64, Typed, TypeLiteral
 
 DEPTH_MAX: Final = 32
 DECIMAL_SCALE: Final = 18
 _COLUMN_DIGITS: Final = 38
 _BYTES_OF: Final = {"Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Int32": 4, "UInt32": 4}
 _TEXT_KINDS: Final = frozenset({"text", "enum", "open_enum", "uuid"})
+# kinds of which the crate writes the items; it takes no value of a subclass of these
+_WRITTEN_AS_THEY_ARE: Final[frozenset[object]] = frozenset(
+    {float, Float64, Float32, Decimal, str, bool, bytes, uuid.UUID}
+    | {datetime.date, datetime.time, datetime.datetime}
+)
 Form = tuple[str, bool, object]
 Field = dataclasses.Field[Any]
 _COLUMN_KINDS: Final = frozenset(
@@ -69,6 +77,66 @@ def message_reader(kind: type) -> Callable[[bytes | bytearray | memoryview], obj
         return None
     read: Callable[[bytes | bytearray | memoryview], object] = reader.read
     return read
+
+
+def message_writer(kind: type) -> Callable[[object], object] | None:
+    """A function that writes a message of a class as a document, or gives `NotImplemented`; None
+    where there is no native writer."""
+    if NATIVE is None or not dataclasses.is_dataclass(kind):
+        return None
+    event = given_event(kind)
+    try:
+        form = _written_message(shape_of(kind), 0)
+        item = None if event is None else _item(lambda writer: writer.event(event))
+        writer: Any = NATIVE.MessageWriter(form, item)
+    except (NoNativeForm, TypeError):
+        return None
+    write: Callable[[object], object] = writer.write
+    return write
+
+
+def _written_message(shape: Shape, depth: int) -> tuple[object, ...]:
+    """The class of a message, and of each field the item of its name, attribute and form."""
+    members = [
+        (
+            _item(functools.partial(BodyWriter.name, name=member.name)),
+            member.attribute,
+            _written_form(member.shape, depth),
+        )
+        for member in shape.members
+    ]
+    return _bare(shape), members
+
+
+def _written_form(shape: Shape, depth: int) -> Form:
+    """The form of a value that is written: (kind, is_nullable, detail)."""
+    if depth > DEPTH_MAX:
+        raise NoNativeForm
+    detail: object = None
+    annotation = _bare(shape)
+    if shape.kind == "integer" and annotation is not Hex64:
+        detail = _integer(shape)[:2]
+    elif shape.kind in ("enum", "open_enum"):
+        kind = _enum(shape)
+        detail = {
+            each: _item(functools.partial(BodyWriter.text, text=each.name))
+            for each in kind.__members__.values()
+        }
+    elif shape.kind == "message":
+        detail = _written_message(shape, depth + 1)
+    elif shape.kind in ("list", "map") and shape.item is not None:
+        detail = _written_form(shape.item, depth + 1)
+    elif annotation in _WRITTEN_AS_THEY_ARE:
+        detail = annotation
+    else:
+        raise NoNativeForm
+    return shape.kind, shape.is_nullable, detail
+
+
+def _item(write: Callable[[BodyWriter], object]) -> bytes:
+    writer = BodyWriter()
+    write(writer)
+    return bytes(writer.data)
 
 
 def column_batch(kind: type, wanted: Sequence[ShapeMember]) -> Any:

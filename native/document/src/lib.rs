@@ -14,6 +14,7 @@
 //! layout    line breaks and brackets of that text
 //! shapes    the schema that columns and messages are read by
 //! scalars   numbers, dates and decimals out of their texts
+//! written   items as Java writes them
 //! spelled   texts of numbers, dates and texts
 //! typenames names of types that mean something
 //! items     the items of a body, one after the other
@@ -34,3 +35,4 @@ pub mod shapes;
 pub mod shown;
 pub mod spelled;
 pub mod typenames;
+pub mod written;

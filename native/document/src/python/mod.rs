@@ -4,6 +4,7 @@
 //! extension   the module itself
 //! batches     batches of columns
 //! messages    documents as objects of dataclasses
+//! writers     objects of dataclasses as documents
 //! objects     documents as Python's own types
 //! texts       documents as text
 //! given       what Python gives: buffers, schemas
@@ -15,3 +16,4 @@ mod given;
 mod messages;
 mod objects;
 mod texts;
+mod writers;
