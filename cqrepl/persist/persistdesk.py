@@ -4,11 +4,15 @@ Theory of operation. A host that follows and has a damaged storage asks the host
 storage alone; a host that has no state at all, and a log without its start, asks for all of them as
 of one position. Items that come meanwhile are in the log: they are applied after SYNC_FINISHED. The
 host that is asked says so far as its own state is; it waits until it is as far as the asking one.
+
+The host that leads asks all others. It gives a storage up once each of them has said that it is
+damaged there, too; a host that follows gives it up once the one that leads has. Until then both ask
+again: a host that was away may have it whole, and a host that was damaged be mended.
 """
 
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Set
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,6 +26,8 @@ from cqrepl.persist.storage.storageservice import StorageService
 from cqrepl.persist.storage.storagetable import Storage, table_of
 from cqrepl.persist.storage.sums import sum_of
 from cqrepl.persist.storage.syncwords import (
+    EARLY,
+    FRAME_MAX,
     MESSAGE_MAX,
     Row,
     SyncAnswer,
@@ -41,7 +47,7 @@ from cqrepl.replicator.followfeed import Checkpoints, JoinBy, ServiceFailed
 from cqrepl.service.fieldwords import FieldWords, Value
 from cqrepl.service.ledservice import ServiceDesk
 from cqrepl.service.servicehalf import ConversationKind, Decoder, Half, HalfAsked
-from cqrepl.surroundings import make_synced
+from cqrepl.surroundings import make_synced, surroundings
 from wire import WireError
 
 CAPABILITY: Final = "persist"
@@ -50,8 +56,10 @@ CONTROL: Final = "control"
 DATA: Final = "data"
 DECODER: Final = Decoder(decode_sync, MESSAGE_MAX)
 LOOK_SECONDS: Final = 0.25
+PAUSE_MAX_SECONDS: Final = 5.0  # between two attempts to have a storage mended
 ANSWER_SECONDS: Final = 30.0  # without a word of the host that is asked
 JOIN_SECONDS: Final = 60.0  # until the own log is as far as the state that came
+_FEW_BYTES: Final = (8, 40)  # of indexes in one word: a rare choice
 SyncHalf = Half[FieldWords]
 _logger: Final = logging.getLogger(__name__)
 
@@ -95,6 +103,7 @@ class PersistDesk:
         self._data: dict[SyncHalf, tuple[LinkView, str, int]] = {}  # connection, group, talk
         self._talks = itertools.count(1)
         self._asking: dict[SyncHalf, trio.MemorySendChannel[FieldWords]] = {}
+        self._troubles: dict[tuple[str, int], str] = {}  # what was said last, by group and host
 
     @asynccontextmanager
     async def running(
@@ -193,12 +202,13 @@ class PersistDesk:
                 found = service.table.storages.get(id_)
                 storage = None if found is None else found.copy()
             if pos < said.number("pos"):
-                data.say(refused(id_, f"this host's state is at {pos:#x} yet", is_early=True))
+                data.say(refused(id_, f"this host's state is at {pos:#x} yet", EARLY))
                 return
         if storage is None:
             data.say(refused(id_, "this host has no such storage"))
             return
-        for each in answer(storage, said, pos):
+        bytes_max = surroundings().rarely("storage told in many words", FRAME_MAX, *_FEW_BYTES)
+        for each in answer(storage, said, pos, bytes_max):
             data.say(each, counts=False)
 
     def link(self) -> LinkView | None:
@@ -224,6 +234,9 @@ class PersistDesk:
                 halves.append(half)
             yield Conversation(halves[0], halves[1], answers, next(self._talks))
         except (LocalProtocolError, WireError) as error:
+            host = link.remote_id or 0
+            if isinstance(error, LocalProtocolError) and self._links.get(host) is link:
+                del self._links[host]  # that connection is over
             raise SyncFailed(str(error)) from error
         finally:
             for half in halves:
@@ -234,52 +247,76 @@ class PersistDesk:
     async def _repair(self, service: StorageService) -> None:
         """Asks for each storage that is damaged here: the host that leads; or, where that is this
         one, others."""
+        pause = LOOK_SECONDS
         while True:
-            await trio.sleep(LOOK_SECONDS)
-            if not service.led.has_begun or not service.unasked():
+            await trio.sleep(pause)
+            wanted = len(service.unasked()) if service.led.has_begun else 0
+            if not wanted:
+                pause = LOOK_SECONDS
                 continue
             leader = service.led.leader().host
-            asked = [leader] if leader else sorted(self._links)
-            for nth, host in enumerate(asked, 1):
-                await self._ask_one(service, host, is_last=nth == len(asked))
+            refusals = {
+                host: await self._ask_one(service, host)
+                for host in ([leader] if leader else sorted(self._links))
+            }
+            self._give_up(service, {leader} if leader else service.led.others, refusals)
+            is_better = len(service.unasked()) < wanted
+            pause = LOOK_SECONDS if is_better else min(pause * 2, PAUSE_MAX_SECONDS)
 
-    async def _ask_one(self, service: StorageService, host: int, *, is_last: bool) -> None:
-        link = self._links.get(host)
+    @staticmethod
+    def _give_up(
+        service: StorageService, asked: Set[int], refusals: Mapping[int, Mapping[int, str]]
+    ) -> None:
+        """No host is asked any more for what each of these has refused."""
+        for each in service.unasked():
+            whys = [refusals.get(host, {}).get(each.id, "") for host in asked]
+            if whys and all(whys):
+                each.asked = True
+                told = "%s: storage %r stays damaged (%s): %s"
+                _logger.error(told, service.led, each.name, each.damage, whys[-1])
+
+    async def _ask_one(self, service: StorageService, host: int) -> dict[int, str]:
+        """The reasons why a host tells nothing of storages that are damaged here, by their ids."""
+        link, refusals = self._links.get(host), dict[int, str]()
         if link is None:
-            return
+            return refusals
         try:
             async with self.asking(link, service.group) as conversation:
                 rows = await conversation.list_all()
                 for each in service.unasked():
-                    await self._repair_one(service, conversation, each, is_last=is_last)
+                    if why := await self._repair_one(service, conversation, each):
+                        refusals[each.id] = why
                 self._report(service, host, rows)
         except* (SyncFailed, ServiceFailed, QueueError, OSError) as errors:
+            self._note_trouble(service, host, str(errors.exceptions[0]))
+        else:
+            self._troubles.pop((service.group, host), None)
+        return refusals
+
+    def _note_trouble(self, service: StorageService, host: int, trouble: str) -> None:
+        """Said once."""
+        if self._troubles.get((service.group, host)) != trouble:
             told = "%s: host %d says nothing of damaged storages: %s"
-            _logger.warning(told, service.led, host, errors.exceptions[0])
+            _logger.warning(told, service.led, host, trouble)
+        self._troubles[service.group, host] = trouble
 
     async def _repair_one(
-        self,
-        service: StorageService,
-        conversation: "Conversation",
-        storage: Storage,
-        *,
-        is_last: bool,
-    ) -> None:
+        self, service: StorageService, conversation: "Conversation", storage: Storage
+    ) -> str:
+        """Asks for one; why the host can tell nothing of it, else empty."""
         gen = storage.gen
         got = await conversation.sync(storage.id, storage, service.position)
         self.requests += not got.is_early
         if got.storage is None:
-            if is_last and not got.is_early:
-                storage.asked = True
-                told = "%s: storage %r stays damaged (%s): %s"
-                _logger.error(told, service.led, storage.name, storage.damage, got.why)
-            return
+            asks_here = got.is_asking and service.led.leader().host != 0
+            return "" if got.is_early or asks_here else got.why
         await service.led.feed.reached(got.pos - 1)
         with service.guard:
             is_same = service.table.storages.get(storage.id) is storage and storage.gen == gen
             if is_same and storage.damage:  # no state and no reset has come meanwhile
                 service.table.repair(got.storage, got.pos)
         _logger.info("%s: storage %r is whole again", service.led, got.storage.name)
+        return ""
 
     def _report(self, service: StorageService, host: int, rows: list[Row]) -> None:
         """Says of storages here that the other host does not know; none is deleted."""

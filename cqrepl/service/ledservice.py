@@ -152,6 +152,14 @@ class LedService:
         """The id of this host."""
         return self._host.settings.protocol.host_id
 
+    @property
+    def others(self) -> frozenset[int]:
+        """The ids of the other hosts that have a copy of the group."""
+        settings = self._host.settings
+        others = frozenset(settings.protocol.remote_ids) - {self.own_id}
+        members = settings.members if settings.election is None else settings.election.members
+        return others & members.get(self._service.group, others)
+
     def leader(self) -> Leader:
         """The host that leads, for what came to a host that does not serve."""
         found = 0

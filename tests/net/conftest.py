@@ -7,6 +7,7 @@ import pytest
 from cqrepl.cluster import promoter
 from cqrepl.cluster.fencekind import FenceKind
 from cqrepl.net import dialer, endpoint, pump, sharedsocket
+from cqrepl.persist import persistdesk
 from cqrepl.replicator import direction, hostevents, relaydesk, source
 from cqrepl.replicator.disk import diskend, syncer
 from cqrepl.replicator.incoming import proofdesk
@@ -24,6 +25,8 @@ NOW_AND_THEN = (
     (hostevents, "LOOK_SECONDS"),
     (lineagedesk, "AUDITED_PAUSE_SECONDS"),
     (pause, "PAUSE_SECONDS"),
+    (persistdesk, "LOOK_SECONDS"),
+    (persistdesk, "PAUSE_MAX_SECONDS"),
     (proofdesk, "PENDING_SECONDS"),
     (relaydesk, "LOOK_SECONDS"),
     (sharedsocket, "LOOK_SECONDS"),

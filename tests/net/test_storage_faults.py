@@ -115,7 +115,7 @@ async def test_an_answer_from_before_a_reset_is_not_taken(tmp_path: Path) -> Non
         async with desk.asking(desk._links[1], "a") as conversation:
             await conversation.list_all()
             slow: Any = Slow(conversation, made)
-            await desk._repair_one(service, slow, own, is_last=True)
+            await desk._repair_one(service, slow, own)
         found = service.table.storages[BAD]
         assert (found.gen, len(found), found.damage) == (1, 0, "")
 
@@ -159,6 +159,37 @@ async def test_an_item_that_is_not_there_any_more_is_not_kept(tmp_path: Path) ->
             with pytest.raises(QueueError, match=r"expected item 2 of .*, got SEQUENCE_APPEND 1"):
                 _keep(service, queue, ref, (BAD, 0, 2))
             assert await in_thread(lambda: _keep(service, queue, ref, (BAD, 0, 1)))
+
+
+def damage_end(service: StorageService) -> None:
+    """The last item of the storage is lost to the state."""
+    with service.guard:
+        found = service.table.storages[BAD]
+        lost = found._refs.pop()
+        service.table.damage(found, "its end is lost", lost)
+
+
+async def test_two_that_are_damaged_are_mended_once_a_host_is_back_that_has_it_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The two ask each other meanwhile, and neither gives up; that the third is away is said once
+    by each."""
+    async with persisted(tmp_path, 3) as made:
+        bad = await sequence(made, "bad")
+        for number in (1, 2, 3):
+            await bad.append_task(b"%d" % number)
+        await made.kill(3)
+        for host in (1, 2):
+            damage_end(made.service(host))
+        await trio.sleep(0.4)  # some rounds
+        assert is_damaged(made.service(1))
+        assert is_damaged(made.service(2))
+        assert caplog.text.count("says nothing of damaged storages") <= 2
+        assert "stays damaged" not in caplog.text
+        await made.begin(3)
+        await eventually(lambda: not any(is_damaged(made.service(host)) for host in (1, 2)))
+        assert await bad.append_task(b"4") == 4
+        assert await bad.read_task(1, 4) == [b"1", b"2", b"3", b"4"]
 
 
 async def eventually_one(service: StorageService) -> Storage:

@@ -114,7 +114,7 @@ class Storage:
     def copy(self) -> "Storage":
         """The same, of which nothing changes."""
         found = Storage(self.id, self.kind, self.name, self.gen, self.at, self.epoch, self.first)
-        found.damage = self.damage
+        found.damage, found.asked = self.damage, self.asked
         found._refs = self._refs[self._gone :]
         return found
 

@@ -33,6 +33,7 @@ MESSAGE_MAX: Final = 1 << 17
 _ROW: Final = struct.Struct("<qBqqqqqqHH")  # id, kind, gen ... next, timeout, name, damage
 _KINDS: Final = (StorageKind.QUEUE, StorageKind.SEQUENCE)
 _TEXT_MAX: Final = 1024
+_FOR_GOOD, EARLY, _ASKS = range(3)  # of a refusal: it may be asked again, or asks others itself
 _FIELDS: Final[FieldKinds] = {
     "whole": int,  # the whole state is wanted, as of one position
     "more": int,  # more words of the list follow
@@ -155,14 +156,18 @@ def request(id_: int, own: Storage | None, pos: int) -> FieldWords:
     return FieldWords("SYNC_REQ", values | {"pos": pos})
 
 
-def answer(storage: Storage, asked: FieldWords, pos: int) -> Iterator[FieldWords]:
+def answer(
+    storage: Storage, asked: FieldWords, pos: int, bytes_max: int = FRAME_MAX
+) -> Iterator[FieldWords]:
     """The words of the host that is asked.
 
     Args:
         storage: a copy, as of `pos`.
+        bytes_max: of indexes in one word; at least 8.
     """
     if storage.damage:
-        yield refused(storage.id, f"it is damaged there, too: {storage.damage}")
+        why = f"it is damaged there, too: {storage.damage}"
+        yield refused(storage.id, why, _FOR_GOOD if storage.asked else _ASKS)
         return
     index = asked.number("index")
     is_same = asked.number("gen") == storage.gen and 0 < index <= storage.next
@@ -185,8 +190,8 @@ def answer(storage: Storage, asked: FieldWords, pos: int) -> Iterator[FieldWords
     if storage.gen != asked.number("gen"):
         numbers = {"id": storage.id, "gen": storage.gen, "at": storage.at, "index": storage.first}
         yield FieldWords("SEQUENCE_RESET", numbers)
-    for at in range(begin, storage.next, FRAME_MAX // 8):
-        refs = storage.refs(at, min(at + FRAME_MAX // 8, storage.next) - 1)
+    for at in range(begin, storage.next, bytes_max // 8):
+        refs = storage.refs(at, min(at + bytes_max // 8, storage.next) - 1)
         yield FieldWords("SYNC_DATA", {"id": storage.id, "index": at, "refs": refs.tobytes()})
     yield FieldWords("SYNC_FINISHED", {"id": storage.id, "pos": pos})
 
@@ -201,9 +206,9 @@ def _moved(storage: Storage, index: int, since: int) -> int:
     return begin
 
 
-def refused(id_: int, why: str, *, is_early: bool = False) -> FieldWords:
+def refused(id_: int, why: str, more: int = _FOR_GOOD) -> FieldWords:
     """The answer of a host that cannot say; or not yet."""
-    return FieldWords("SYNC_REFUSED", {"id": id_, "why": why[:_TEXT_MAX], "more": int(is_early)})
+    return FieldWords("SYNC_REFUSED", {"id": id_, "why": why[:_TEXT_MAX], "more": more})
 
 
 class SyncAnswer:
@@ -217,13 +222,14 @@ class SyncAnswer:
         pos: it is as of this excerpt.
         why: it was refused; empty where it was not.
         is_early: it may be asked for again.
+        is_asking: the host that was asked asks others for it.
     """
 
     def __init__(self, own: Storage | None) -> None:
         self.storage: Storage | None = None
         self.pos = 0
         self.why = ""
-        self.is_early = False
+        self.is_early = self.is_asking = False
         self._own = own
         self._coming: Storage | None = None
         self._next = 0
@@ -241,7 +247,8 @@ class SyncAnswer:
         """
         if said.name == "SYNC_REFUSED":
             self.why = said.text("why") or "no reason was given"
-            self.is_early = bool(said.number("more"))
+            self.is_early = said.number("more") == EARLY
+            self.is_asking = said.number("more") == _ASKS
         elif said.name == "SYNC_REQ_ACCEPTED":
             self._accept(said)
         elif self._coming is None:

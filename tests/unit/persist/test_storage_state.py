@@ -77,9 +77,12 @@ STEPS = st.lists(st.sampled_from([0, 0, 0, 1, 2, 5]), max_size=40)
 KINDS = st.sampled_from(list(StorageKind))
 
 
-@given(steps=STEPS, kind=KINDS, cut=st.integers(0, 41), pos=st.integers(0, 41))
+SIZES = st.sampled_from([8, 23, FRAME_MAX])
+
+
+@given(steps=STEPS, kind=KINDS, cut=st.integers(0, 41), pos=st.integers(0, 41), size=SIZES)
 def test_a_backup_that_is_anywhere_comes_to_what_the_leader_has(
-    steps: list[int], kind: StorageKind, cut: int, pos: int
+    steps: list[int], kind: StorageKind, cut: int, pos: int, size: int
 ) -> None:
     """At every index and in every generation; and what is written meanwhile is applied once."""
     records = written(steps, kind)
@@ -88,7 +91,7 @@ def test_a_backup_that_is_anywhere_comes_to_what_the_leader_has(
     own = applied(records[:cut]).storages.get(ID)
     leader = applied(records[:pos]).storages[ID]
     got = SyncAnswer(own)
-    words = list(answer(leader.copy(), request(ID, own, 0), pos))
+    words = list(answer(leader.copy(), request(ID, own, 0), pos, size))
     for each in words:
         assert not got.is_over  # nothing counts before SYNC_FINISHED
         assert len(each.encoded()) <= MESSAGE_MAX
