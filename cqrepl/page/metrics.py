@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from cqrepl.page.alarms import Alarm
 from cqrepl.page.hostlook import HostLook
+from cqrepl.replicator.queuestate.durations import BOUNDS
+from cqrepl.status.queuetotals import QueueTotal, table
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 Row = tuple[tuple[str, ...], float]
@@ -106,20 +114,6 @@ TABLE: Final = (
         rows=_certificate,
     ),
     Described(
-        name="cqrepl_queue_excerpts",
-        says="Excerpts that were sent, or taken in, since the start.",
-        labels=_QUEUE,
-        rows=_queues(lambda queue: queue.get("excerpts")),
-        counts=True,
-    ),
-    Described(
-        name="cqrepl_queue_payload_bytes",
-        says="Bytes of their payloads.",
-        labels=_QUEUE,
-        rows=_queues(lambda queue: queue.get("bytes")),
-        counts=True,
-    ),
-    Described(
         name="cqrepl_queue_stopped",
         says="1 while the queue has stopped.",
         labels=_QUEUE,
@@ -130,13 +124,6 @@ TABLE: Final = (
         says="1 while the queue is paused.",
         labels=_QUEUE,
         rows=_queues(lambda queue: str(queue["state"]).startswith("paused")),
-    ),
-    Described(
-        name="cqrepl_queue_returned_excerpts",
-        says="Excerpts that sinks have given back.",
-        labels=_QUEUE,
-        rows=_queues(lambda queue: queue.get("returned")),
-        counts=True,
     ),
     Described(
         name="cqrepl_copy_lag_excerpts",
@@ -207,6 +194,28 @@ TABLE: Final = (
         counts=True,
     ),
 )
+_TIMED: Final = "_seconds"
+
+
+def _counter(name: str, counted: QueueTotal, sample: HostLook) -> Metric:
+    rows = _queues(lambda queue: queue.get(name))
+    described = Described(
+        name=counted.metric, says=counted.says, labels=_QUEUE, rows=rows, counts=True
+    )
+    return described.family(sample)
+
+
+def _histogram(name: str, counted: QueueTotal, sample: HostLook) -> Metric:
+    made = HistogramMetricFamily(counted.metric, counted.says, labels=(*_QUEUE, "level"))
+    for queue in sample.host["queues"]:
+        for level, times in queue.get(name, {}).items():
+            sums = [*accumulate(times["counts"])]
+            bounds = [*map(str, BOUNDS), "+Inf"]
+            labels = (queue["name"], queue["role"], level)
+            made.add_metric(labels, [*zip(bounds, map(float, sums), strict=True)], times["seconds"])
+    return made
+
+
 ALARM: Final = "cqrepl_alarm"
 
 
@@ -218,6 +227,9 @@ class _Frozen(Collector):
     def collect(self) -> Iterator[Metric]:
         for each in TABLE:
             yield each.family(self._sample)
+        for name, counted in table():
+            make = _histogram if counted.metric.endswith(_TIMED) else _counter
+            yield make(name, counted, self._sample)
         raised = GaugeMetricFamily(ALARM, "1 for an alarm that is raised.", labels=("alarm", "of"))
         for alarm in self._alarms:
             raised.add_metric([alarm.name, alarm.subject], 1.0)
@@ -226,7 +238,13 @@ class _Frozen(Collector):
 
 def names() -> frozenset[str]:
     """The names under which they are scraped."""
-    return frozenset({each.name + "_total" * each.counts for each in TABLE} | {ALARM})
+    found = {each.name + "_total" * each.counts for each in TABLE} | {ALARM}
+    for _, counted in table():
+        if counted.metric.endswith(_TIMED):
+            found |= {f"{counted.metric}_{each}" for each in ("bucket", "count", "sum")}
+        else:
+            found.add(f"{counted.metric}_total")
+    return frozenset(found)
 
 
 def exposition(sample: HostLook, alarms: Iterable[Alarm]) -> bytes:

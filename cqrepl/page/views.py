@@ -12,6 +12,7 @@ from cqrepl.page.alarms import Alarm
 from cqrepl.page.hostlook import HostLook
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.write.retention import Policy, plan
+from cqrepl.status.queuetotals import table
 
 RENEWED_S: Final = 5
 _WIDE: Final = 96
@@ -107,10 +108,13 @@ def _queue(queue: Mapping[str, Any]) -> dict[str, Any]:
 
 def _facts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "last index", queue.get("last") or "-"
-    verb = "taken in" if queue["role"] == "sink" else "sent"
-    if "excerpts" in queue:
-        yield f"{verb} since the start", f"{queue['excerpts']:,}"
-        yield f"bytes {verb}", format_bytes(queue["bytes"])
+    for name, counted in table():
+        value = queue.get(name)
+        if isinstance(value, int):
+            is_bytes = counted.metric.endswith("_bytes")
+            yield counted.label, format_bytes(value) if is_bytes else f"{value:,}"
+        elif value is not None:
+            yield from _times(counted.label, value)
     if queue["role"] == "sink":
         yield "comes from", "-" if queue["master"] is None else f"host {queue['master']}"
         yield "lag", _n(queue.get("lag"))
@@ -120,14 +124,18 @@ def _facts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "leader", "this host" if epoch["leads"] else f"host {epoch['leader']}"
 
 
+def _times(label: str, by_level: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The mean times that things took, by level; nothing of those that never happened."""
+    for level, times in by_level.items():
+        count = sum(times["counts"])
+        if count:
+            yield f"{label}, {level}, mean", f"{times['seconds'] / count * 1000:,.2f} ms"
+
+
 def _notes(queue: Mapping[str, Any]) -> Iterator[str]:
     """Sentences on what counts for less than it could, and why."""
     if queue.get("unproved"):
         yield f"not proved: {queue['unproved']}"
-    if queue.get("returned"):
-        yield f"{queue['returned']:,} excerpts that it lacked came back from its copies"
-    if queue.get("unknown"):
-        yield f"{queue['unknown']:,} waits ended without knowing whether hosts have it"
     for level, why in queue.get("kept_back", {}).items():
         yield f"{level} is kept back here: {why}"
     for sink in queue.get("sinks", ()):

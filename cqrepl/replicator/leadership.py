@@ -29,6 +29,7 @@ from cqrepl.queue.files.tablestore import TableValue
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.leadlease import LeadLease
 from cqrepl.replicator.marks.ackboard import AckBoard, WaitEnded, Wanted, named_hosts
+from cqrepl.replicator.queuestate.durations import Durations
 from cqrepl.surroundings import is_no_thread, surroundings
 
 NOTHING: Final = -1
@@ -143,6 +144,7 @@ class Leading:
         given: the policy that the queue was given; None: none.
         unknown_waits: the number of waits that have ended because their time was over: it is not
             known whether hosts have what they waited for.
+        waited: how long the waits by a policy took that ended well, by its level.
         has_stepped_down: a wait has ended so, under a policy that says so; or this host leads no
             longer.
         why_fenced: the reason why this host leads no longer, for good; empty while it may.
@@ -169,6 +171,7 @@ class Leading:
         self.given = policy
         self.policy = policy or _ONE_HAS_IT
         self.unknown_waits = 0
+        self.waited = {level: Durations() for level in AckLevel}
         self.has_stepped_down = False
         self.why_fenced = ""
         self._stepping = threading.Lock()  # of both
@@ -322,6 +325,7 @@ class Leading:
         if wanted is None:
             return AckOutcome.ACKED
         limit = policy.timeout_seconds if timeout_s is None else timeout_s
+        start = surroundings().monotonic()
         try:
             try:
                 self._board.wait_for(wanted, limit)
@@ -334,7 +338,7 @@ class Leading:
                 self._board.wait_for(wanted, None)
         except WaitEnded as ended:
             return self.outcome_of(ended)
-        return AckOutcome.ACKED
+        return self._acked(policy, start)
 
     async def wait_acked(self, index: int, policy: AckPolicy | None = None) -> AckOutcome:
         """The same in a task of the source's event loop.
@@ -348,6 +352,7 @@ class Leading:
         wanted = self._wanted(index, policy)
         if wanted is None:
             return AckOutcome.ACKED
+        start = surroundings().monotonic()
         try:
             with trio.move_on_after(_seconds(policy.timeout_seconds)) as scope:
                 await self._board.wait_for_in_task(wanted)
@@ -357,7 +362,7 @@ class Leading:
                 await self._board.wait_for_in_task(wanted)
         except WaitEnded as ended:
             return self.outcome_of(ended)
-        return AckOutcome.ACKED
+        return self._acked(policy, start)
 
     async def wait_hosts(
         self, index: int, n: int = 1, *, hosts: Iterable[int] | None = None
@@ -651,6 +656,11 @@ class Leading:
 
     def _ack_unknown(self, index: int, policy: AckPolicy) -> AckUnknown:
         return AckUnknown(self.name, index, policy, self.hindrances(policy))
+
+    def _acked(self, policy: AckPolicy, start: float) -> AckOutcome:
+        """A wait has ended well; it began then."""
+        self.waited[policy.level].add(surroundings().monotonic() - start)
+        return AckOutcome.ACKED
 
     def _count_unknown(self) -> None:
         with self._guard:

@@ -32,6 +32,9 @@
               the start
               of a source that is open "unknown": how many waits by a policy have ended without
               knowing whether hosts have what they waited for
+              both with what `queuetotals` counts: "excerpts", "bytes"; "waits" and "syncs", by
+              level: {"counts": of times up to each of `BOUNDS`, the last one above all, "seconds":
+              all together}
     a sink    {"host": 2, "state", "sent", "excerpts", "bytes", "acknowledged", "claims", "lag",
               "kept_back"}
     kept_back of a sink, and of a queue that is taken in: {"synced": why no more is known to be so,
@@ -65,6 +68,7 @@ from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.marks.counters import Tally
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.status.queuetotals import totals_of
 from cqrepl.surroundings import surroundings
 
 VERSION_OF_FORM: Final = 1
@@ -143,7 +147,7 @@ def _late(host: HostParts) -> Iterator[Values]:
 
 
 def _source(host: ShownHost, queue: SourceQueue, peers: Iterable[int]) -> Values:
-    sent = queue.counters.drained().sent_once
+    totals = totals_of(queue)  # first of all: it has lanes tell what they have done
     is_passed_on = queue.copy is not None
     takers = host.settings.source.takers_of(queue.name, is_passed_on=is_passed_on)
     shown = [each for each in peers if takers is None or each in takers]
@@ -157,15 +161,12 @@ def _source(host: ShownHost, queue: SourceQueue, peers: Iterable[int]) -> Values
         "role": "source",
         "path": str(queue.path),
         "last": _shown(last),
-        "excerpts": sent.excerpts,
-        "bytes": sent.payload_bytes,
+        **totals.values(),
         "state": queue.life.word(trouble),
         "epoch": _epoch(host, queue),
         "election": _election(host, queue.name),
         "path_of_hosts": list(queue.passed_by),
         "unproved": queue.unproved.why,
-        "returned": queue.returned_excerpts,
-        "unknown": queue.leading.unknown_waits,
         "sinks": [_sink_of(host, queue, each, last) for each in shown],
     }
 
@@ -250,14 +251,12 @@ def _epoch(host: HostParts, queue: SourceQueue | SinkQueue) -> Values | None:
 
 
 def _sink(host: ShownHost, queue: SinkQueue) -> Values:
-    received = queue.counters.drained().received
     return {
         "name": queue.name,
         "role": "sink",
         "path": str(queue.path),
         "last": _shown(queue.known_last),
-        "excerpts": received.excerpts,
-        "bytes": received.payload_bytes,
+        **totals_of(queue).values(),
         "state": queue.life.word,
         "master": queue.master_id,
         "lag": _lag_of_copy(queue),

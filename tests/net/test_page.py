@@ -27,7 +27,11 @@ from cqrepl.page.hostlook import Disk, HostLook
 from cqrepl.page.monitor import Monitor
 from cqrepl.page.server import PageRefused, page_of
 from cqrepl.page.settings import AlarmSettings, PageSettings
+from cqrepl.protocol.ackpolicy import AckPolicy
+from cqrepl.replicator.disk.diskend import DiskEnd
+from cqrepl.replicator.queuestate.durations import BOUNDS, TimeCounts
 from cqrepl.replicator.settings import HostSettings
+from cqrepl.status.queuetotals import QueueTotals, table
 from cqrepl.status.snapshot import snapshot_of
 from tests.support.authorities import host_tls
 from tests.support.replicas import BEATS, LOOPBACK, at, copied, eventually
@@ -96,6 +100,7 @@ async def test_a_host_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                 assert "default-src 'none'" in headers["content-security-policy"]
                 assert headers.get("refresh") == ("5" if body.startswith("<!doctype") else None)
             assert json.loads((await ask(port, "/status.json"))[1])["host"] == 1
+            await _times_are_told(host, monitor, port)
             for path in ("/?still", "/queue/q?still"):
                 _, body, headers = await ask(port, path)
                 assert ("refresh" in headers, 'href="?"' in body) == (False, True)
@@ -111,6 +116,48 @@ async def test_a_host_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         code, body, _ = await ask(port, "/", {"Host": "elsewhere.example"})
         assert code == 421
         assert "elsewhere.example" in body
+
+
+async def _times_are_told(host: Host, monitor: Monitor, port: int | None) -> None:
+    """A wait of a program here, and the syncs of its queue, in the metrics and on its page."""
+    queue = host.source.queues["q"]
+    last = queue.queue.last_index()
+    assert last is not None
+    await queue.leading.wait_acked(last, AckPolicy())
+    disk = queue.disk
+    assert isinstance(disk, DiskEnd)
+    await eventually(lambda: sum(disk.sync_times.now().counts) > 0)
+    await monitor.look()
+    body = (await ask(port, "/metrics"))[1]
+    pattern = r"cqrepl_acknowledgement_seconds_count\{[^}]*level=.appended.[^}]*\} 1\.0"
+    assert re.search(pattern, body)
+    assert "cqrepl_sync_seconds_bucket{" in body
+    assert "waits for hosts, appended, mean" in (await ask(port, "/queue/q"))[1]
+
+
+def test_each_counter_is_in_status_metrics_and_page() -> None:
+    """A new one is a field of the table, and comes by that alone to all of them."""
+    for name, counted in table():
+        is_times = counted.metric.endswith("_seconds")
+        value: Any = (
+            {"synced": {"counts": [3, *[0] * len(BOUNDS)], "seconds": 1e-6}} if is_times else 7
+        )
+        queue: dict[str, Any] = {
+            "name": "q",
+            "role": "source",
+            "state": "live",
+            "sinks": [],
+            name: value,
+        }
+        sample = sample_of(host={"queues": [queue], "release": "1", "services": {}, "process": 1})
+        body = metrics.exposition(sample, ()).decode()
+        assert counted.says in body
+        assert f"{counted.metric}_{'count' if is_times else 'total'}{{" in body
+        assert counted.label in (views.queue_page(sample, "q") or "")
+        counts = TimeCounts((3, *[0] * len(BOUNDS)), 1e-6)
+        given: Any = {"synced": counts} if is_times else 7
+        totals = QueueTotals(**{name: given})
+        assert totals.values() == {name: value}
 
 
 async def test_rubbish_is_answered_and_holds_nothing_up(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ from cqrepl.replicator.disk.auditshare import Reading
 from cqrepl.replicator.disk.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.disk.syncedfiles import SyncedFiles
 from cqrepl.replicator.queuestate.descriptors import is_none_left
+from cqrepl.replicator.queuestate.durations import Durations
 from cqrepl.replicator.queuestate.queues import Signal
 from cqrepl.surroundings import monotonic, surroundings
 
@@ -158,6 +159,11 @@ class DiskEnd:
                 self._name,
                 format_index(start),
             )
+
+    @property
+    def sync_times(self) -> Durations:
+        """Times that the syncs of its files took."""
+        return self._files.times
 
     @property
     def is_urgent(self) -> bool:

@@ -38,6 +38,7 @@ from cqrepl.queue.files.syncedmark import (
 from cqrepl.queue.format.errors import NO_ROOM, DurabilityLost
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of
 from cqrepl.replicator.queuestate.descriptors import are_plenty
+from cqrepl.replicator.queuestate.durations import Durations
 from cqrepl.surroundings import monotonic, surroundings, sync_path
 
 TABLE_SECONDS: Final = (
@@ -60,6 +61,7 @@ class SyncedFiles:
         doubtful: but for these, of which that is not known, says the mark.
         is_of_this_boot: the mark is, or there was none.
         has_failed: nothing more is known to get there.
+        times: how long syncs took.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class SyncedFiles:
         self._turn = threading.Lock()  # of one thread after the other
         self._marking = threading.Lock()
         self._is_given_up = False
+        self.times = Durations()
         self._table_due = -math.inf  # by the monotonic clock
         self._last: _OpenFile | None = None  # that was synced last
 
@@ -113,7 +116,8 @@ class SyncedFiles:
                 if self._is_given_up or self.has_failed or not self.lacks(end, doubtful):
                     return None
                 try:
-                    return self._sync(end, is_at_once=is_at_once) or self._mark(end, doubtful)
+                    with self.times.measured():
+                        return self._sync(end, is_at_once=is_at_once) or self._mark(end, doubtful)
                 except (QueueError, OSError):
                     self.has_failed = True
                     self._close_last()
