@@ -55,6 +55,7 @@ SLOW: Final = (
     "tests/net/test_dump_proxy.py",
     "tests/net/test_elections.py",
     "tests/net/test_epochs.py",
+    "tests/net/test_grid_postgres.py",
     "tests/net/test_hand.py",
     "tests/net/test_kept_lanes.py",
     "tests/net/test_late_cycles.py",

@@ -113,3 +113,23 @@ def plan(file: Path, as_json: bool) -> None:
     from cqrepl.commands import grid as work
 
     sys.exit(work.plan(file, as_json))
+
+
+@grid.command()
+@click.option("--key", required=True, metavar="COLUMN", help="The column with the key.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    required=True,
+    help="The partitions of the map set, as its file has them.",
+)
+@click.argument("table")
+def sql(table: str, key: str, partitions: int) -> None:
+    """Print what TABLE of PostgreSQL needs to be loaded from without a partition column: functions
+    of the database that reckon the partition of a key, and an index of that.
+
+    Give it to psql. Keys are texts, whole numbers or bytea. SQLite gets the function by itself.
+    """
+    from cqrepl.commands import grid as work
+
+    sys.exit(work.sql(table, key, partitions))

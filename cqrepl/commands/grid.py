@@ -16,6 +16,7 @@ from cqrepl.console import exitcodes, output
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.grid.errors import GridError, GridRefused
 from cqrepl.grid.gridclient import GridClient
+from cqrepl.grid.partitionsql import partition_sql
 from cqrepl.grid.remotegrid import RemoteGrid
 from cqrepl.net.address import Address
 from cqrepl.net.tlssettings import NO_TLS, TlsSettings
@@ -180,6 +181,17 @@ def _line(row: dict[str, object]) -> str:
 def _ids(hosts: object) -> str:
     assert isinstance(hosts, Iterable)
     return ", ".join(map(str, hosts)) or "none"
+
+
+def sql(table: str, key: str, partitions: int) -> int:
+    """Prints the statements that a table of PostgreSQL needs; the exit code."""
+
+    def work() -> int:
+        output.write_text(partition_sql(table, key, partitions))
+        output.flush()
+        return exitcodes.OK
+
+    return _guarded(work)
 
 
 def plan(path: Path, as_json: bool) -> int:

@@ -50,6 +50,7 @@ class LoaderTx:
     map_set: str
     partition: int
     tx: int
+    num_of_partitions: int = 1
 
 
 class PartitionManager(NamedTuple):
@@ -306,7 +307,7 @@ class LoaderDesk:
                 raise LoaderError(text) from error
 
     def _tx(self, partition: int, tx: int) -> LoaderTx:
-        return LoaderTx(self._settings.name, partition, tx)
+        return LoaderTx(self._settings.name, partition, tx, self._settings.partitions)
 
     def _change(self, change: Change) -> LoaderChange:
         loads = self.codec.loads

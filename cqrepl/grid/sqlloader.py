@@ -21,11 +21,11 @@ from cqrepl.grid.gridsettings import PreloadStatus
 from cqrepl.grid.loaders import BackingMap, LoaderChange, LoaderTx, RecoveryMap
 from cqrepl.grid.partition.gridsession import GridSession
 from cqrepl.grid.partition.gridwords import MapOp
+from cqrepl.grid.partitionsql import PARTITION_FUNCTION
 from cqrepl.grid.sqlsettings import SqlLoaderSettings
 from cqrepl.routing import partition_of
 
 TX_TABLE: Final = "cq_tx"
-PARTITION_FUNCTION: Final = "cq_partition"
 _BUSY_SECONDS: Final = 30
 
 
@@ -170,8 +170,9 @@ class SqlLoader:
         table = self._table()
         if self._settings.partition_column:
             return table.c[self._settings.partition_column] == partition
-        reckoned = sa.func.cq_partition(table.c[self._settings.key], partitions)
-        return reckoned == partition
+        # written out: the index of an expression is taken for what is the same, to the letter
+        count: sa.ColumnElement[int] = sa.literal_column(str(partitions))
+        return sa.Function(PARTITION_FUNCTION, table.c[self._settings.key], count) == partition
 
     def _table(self) -> sa.Table:
         table, settings = self._database.table(self._settings.table), self._settings
@@ -192,7 +193,9 @@ class SqlLoader:
         key = table.c[self._settings.key]
         for op, name, value in changes:
             if op is MapOp.CLEAR:
-                raise GridRefused(f"expected no clear of a map with a loader, got one of {table}")
+                mine = self._mine(tx.partition, tx.num_of_partitions)
+                connection.execute(table.delete().where(mine))
+                continue
             connection.execute(table.delete().where(key == name))
             if op is MapOp.PUT:
                 connection.execute(table.insert().values(self._row(tx, name, value)))

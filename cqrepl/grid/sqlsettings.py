@@ -14,7 +14,7 @@ class SqlLoaderSettings:
         url: of the database, as SQLAlchemy has it.
         key: name of the column with the key.
         partition_column: name of one that has the partition of each row; empty: it is reckoned from
-            the key, by a function of the database.
+            the key, by the function `cq_partition` of the database.
         block: so many rows are put by one transaction.
     """
 

@@ -103,3 +103,13 @@ def test_hosts_that_cannot_be_reached_are_told_in_one_line(invoke: Invoke) -> No
     assert result.exit_code == 3
     (line,) = result.stderr.splitlines()
     assert line.startswith("cqrepl grid: map set 'x': expected a host that answers 'hello'")
+
+
+def test_what_a_table_of_postgresql_needs_is_printed(invoke: Invoke) -> None:
+    result = invoke("grid", "sql", "orders", "--key", "id", "--partitions", "16")
+    assert result.exit_code == 0
+    index = "create index if not exists orders_cq_partition_16 on orders (cq_partition(id, 16), id)"
+    assert index in result.stdout
+    bad = invoke("grid", "sql", "or ders", "--key", "id", "--partitions", "16")
+    assert bad.exit_code == 5
+    assert bad.stderr == ("cqrepl grid: expected a name of letters, digits and _, got 'or ders'\n")

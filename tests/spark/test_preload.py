@@ -23,6 +23,7 @@ from cqrepl.spark.jobs.keycolumns import column, java_charsets, key_column, part
 from cqrepl.spark.jobs.preload import PreloadSettings, partition_column, preload
 from cqrepl.spark.jobs.queuefiller import Filled
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts
+from tests.support.partitionkeys import byte_keys, texts, whole_numbers
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "partitions.json"
 
@@ -84,9 +85,11 @@ def test_keys_in_sparks_own_functions_are_the_same(spark: SparkSession) -> None:
         "string": [
             *("", "a", "grün", "\u00e4\U0001f600\uffff", "\U0010ffff" * 6, "\U00010000" * 9),
             *(n * "x" for n in (31, 32, 127, 128, 16_383, 16_384, 70_000)),
+            *texts(),
         ],
-        "bigint": [n for n in numbers if -(1 << 63) <= n < 1 << 63],
+        "bigint": [*(n for n in numbers if -(1 << 63) <= n < 1 << 63), *whole_numbers()],
         "int": [n for n in numbers if -(1 << 31) <= n < 1 << 31],
+        "binary": [*byte_keys()],
         "double": [0.0, 1.5, -2.25e300],
         "boolean": [True, False],
     }

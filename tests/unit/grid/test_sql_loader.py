@@ -10,10 +10,11 @@ import cqrepl.grid
 from cqrepl.grid.errors import GridError, LoaderError
 from cqrepl.grid.gridsettings import GridSettings, MapSettings
 from cqrepl.grid.loaderchoice import sql_loaders
-from cqrepl.grid.loaders import LoaderTx
+from cqrepl.grid.loaders import BackingMap, LoaderTx
 from cqrepl.grid.sqlloader import SqlDatabase, SqlLoader
 from cqrepl.grid.sqlsettings import SqlLoaderSettings
 from cqrepl.routing import partition_of
+from tests.support.partitionkeys import byte_keys, texts, whole_numbers
 
 PARTITIONS = 7
 
@@ -119,3 +120,43 @@ def test_rows_of_another_partition_are_refused(tmp_path: Path) -> None:
     grid, _ = grid_of(path)
     with grid:
         assert list(grid.faults) == [(partition_of("n5", PARTITIONS) + 1) % PARTITIONS]
+
+
+def test_a_clear_goes_to_the_table(tmp_path: Path) -> None:
+    """E-27: of the rows of that partition, and in one transaction with what comes after it."""
+    path = filled(tmp_path, 100)
+    mine = {n for n in range(100) if partition_of(n, PARTITIONS) == 2}
+    grid, _ = grid_of(path, tmp_path / "log")
+    with grid:
+        with grid.session() as s:
+            s.map("orders").clear(2)
+            s.map("orders").put(min(mine), ("kept", 1))
+        grid.session().map("parts").clear()
+        assert [key for key, _ in grid.session().map("orders").scan(2)] == [min(mine)]
+    with sqlite3.connect(path) as db:
+        rows = {key for (key,) in db.execute("select id from orders")}
+        assert rows == set(range(100)) - mine | {min(mine)}
+        assert db.execute("select count(*) from parts").fetchone() == (0,)
+    db.close()
+
+
+def test_a_preload_of_sqlite_takes_the_index(tmp_path: Path) -> None:
+    """A parameter for the number of partitions would have it read all rows for each block."""
+    path = filled(tmp_path)
+    database = SqlDatabase(f"sqlite:///{path}")
+    loader = SqlLoader(database, SqlLoaderSettings(url="", table="orders", key="id"))
+    chosen = loader._next(BackingMap("orders", "s", 3, PARTITIONS), 5)
+    made = chosen.compile(database.engine)
+    values = tuple(made.params[name] for name in made.positiontup or ())
+    with database.engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"explain query plan {made}", values).all()
+    assert "INDEX o" in str(plan)
+
+
+def test_a_key_has_the_same_partition_in_sqlite() -> None:
+    database = SqlDatabase("sqlite://")
+    keys: list[object] = [*whole_numbers()[::3], *texts()[::3], *byte_keys()[::3]]
+    with database.engine.connect() as connection:
+        for key in keys:
+            (found,) = connection.exec_driver_sql("select cq_partition(?, 1009)", (key,)).one()
+            assert found == partition_of(key, 1009)

@@ -26,6 +26,7 @@ public final class Main {
         commands.put("dumpfile", DumpFile::run);
         commands.put("meta", Meta::run);
         commands.put("orders", Orders::run);
+        commands.put("partition", Partition::run);
         commands.put("tail", Tail::run);
         commands.put("tryappend", TryAppend::run);
         commands.put("verify", Verify::run);
