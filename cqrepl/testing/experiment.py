@@ -85,6 +85,8 @@ class Experiment:
         writes: programs or workloads append to the queues of the run, too. Whether that is what
             was written is for the checks then; copies are equal and all else holds as ever, once
             nothing was appended for a while.
+        applies: programs tell what they have applied of a queue whose leader changes; else the
+            laboratory tells it of all that is there.
         settings: what stands besides in the `cqrepl` node of the file of the cluster, for hosts
             that have one: those that are source and sink, and those whose roles change.
     """
@@ -95,6 +97,7 @@ class Experiment:
     checks: Sequence[Check] = ()
     faults: Mapping[str, OwnFault] = field(default_factory=dict)
     writes: bool = False
+    applies: bool = False
     settings: str = ""
 
     def programs_of(self, host: int, process: Process) -> list[Program]:

@@ -95,6 +95,7 @@ def run(
     checks: Sequence[Check] = (),
     faults: Mapping[str, OwnFault] | None = None,
     writes: bool = False,
+    applies: bool = False,
     settings: str = "",
 ) -> Outcome:
     """Runs a plan, with parts of a user (`cqrepl.testing.experiment`).
@@ -108,6 +109,7 @@ def run(
         checks: find what is not as it must be.
         faults: by their names, those that the plan has of a user.
         writes: programs or workloads append to the queues of the run, too.
+        applies: programs tell what they have applied of a queue whose leader changes.
         settings: what stands in the file of the cluster besides.
     """
     experiment = Experiment(
@@ -117,6 +119,7 @@ def run(
         checks=checks,
         faults=faults or {},
         writes=writes,
+        applies=applies,
         settings=settings,
     )
     return run_experiment(plan, experiment, waits=waits)
@@ -239,7 +242,8 @@ class _Laboratory:
 
     def _begin_led(self, nursery: trio.Nursery, led: LedQueue, operator: Operator) -> None:
         """Applications, and programs that wait, at the hosts of a queue whose leader changes."""
-        waits = LedWaits(led, self.plan.acks, is_timed=self._has_waits)
+        applies = not self._experiment.applies
+        waits = LedWaits(led, self.plan.acks, is_timed=self._has_waits, applies=applies)
         self.waits.append(waits)
         if isinstance(led, ElectedQueue):
             self._led_judges.append(ElectedJudge(led, operator, waits, self._story))
@@ -306,7 +310,8 @@ class _Laboratory:
             while not all(judge.is_settled for judge in self._all_judges):
                 await trio.sleep(0.5)
         await check_live(self._all_judges)
-        await check_answers(pair for judge in self._all_judges for pair in judge.answering)
+        answering = (pair for judge in self._all_judges for pair in judge.answering)
+        await check_answers(answering, applies=not self._experiment.applies)
         if self._experiment.writes:
             await self._come_to_rest()
 

@@ -42,6 +42,7 @@ class LedWaits:
 
     Args:
         acks: how many hosts its policy waits for, at least 1.
+        applies: a program on each host takes what is there; else programs of a user do.
         is_timed: half of the waits have a time; else none has, and a seed stands for the same run.
 
     Attributes:
@@ -49,10 +50,11 @@ class LedWaits:
         timed: those that have a time.
     """
 
-    def __init__(self, led: LedQueue, acks: int, *, is_timed: bool) -> None:
+    def __init__(self, led: LedQueue, acks: int, *, is_timed: bool, applies: bool = True) -> None:
         self.called: Counter[str] = Counter()
         self.timed = TimedWaits()
         self._times = random.Random(f"led times {led.draws}") if is_timed else None
+        self._applies = applies
         self._led = led
         self._acks = acks
         self._rng = random.Random(f"led waits {led.draws}")
@@ -61,7 +63,8 @@ class LedWaits:
     async def run(self) -> None:
         """Waits, and applies, for ever."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._apply)
+            if self._applies:
+                nursery.start_soon(self._apply)
             while True:
                 await trio.sleep(self._rng.expovariate(1 / WAIT_EVERY_SECONDS))
                 for host, application in self._led.applications.items():

@@ -6,6 +6,7 @@ copy is passed on.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
@@ -40,8 +41,11 @@ class Pair(NamedTuple):
         return (streamed, taken) if streamed and taken and taken.is_open else None
 
 
-async def check_answers(pairs: Iterable[Pair]) -> None:
+async def check_answers(pairs: Iterable[Pair], *, applies: bool = True) -> None:
     """Asks all of them, and waits so long.
+
+    Args:
+        applies: each copy is told as applied here; else a program of a user tells it.
 
     Raises:
         BrokenPromiseError: one does not answer.
@@ -49,18 +53,21 @@ async def check_answers(pairs: Iterable[Pair]) -> None:
     async with trio.open_nursery() as nursery:
         for pair in pairs:
             if pair.queues is not None:
-                nursery.start_soon(_check_pair, pair, *pair.queues)
+                nursery.start_soon(partial(_check_pair, pair, *pair.queues, applies=applies))
 
 
-async def _check_pair(pair: Pair, streamed: SourceQueue, taken: SinkQueue) -> None:
+async def _check_pair(
+    pair: Pair, streamed: SourceQueue, taken: SinkQueue, *, applies: bool
+) -> None:
     last = taken.known_last
     if last is None or last < 0:
         return
     sink, process = pair.sink.host.sink, pair.sink.host.process
     assert sink is not None
     assert process is not None
-    with within(process):
-        sink.applied(last, pair.sink.name)
+    if applies:
+        with within(process):
+            sink.applied(last, pair.sink.name)
     levels = [AckLevel.APPENDED, AckLevel.APPLIED]
     if taken.disk.trouble is None:  # its disk has failed, and it says so
         levels.append(AckLevel.SYNCED)
