@@ -161,6 +161,11 @@ async def test_an_item_that_is_not_there_any_more_is_not_kept(tmp_path: Path) ->
             assert await in_thread(lambda: _keep(service, queue, ref, (BAD, 0, 1)))
 
 
+def has_items(service: StorageService, count: int) -> bool:
+    found = storage(service)
+    return found is not None and len(found) == count
+
+
 def damage_end(service: StorageService) -> None:
     """The last item of the storage is lost to the state."""
     with service.guard:
@@ -178,6 +183,8 @@ async def test_two_that_are_damaged_are_mended_once_a_host_is_back_that_has_it_w
         bad = await sequence(made, "bad")
         for number in (1, 2, 3):
             await bad.append_task(b"%d" % number)
+        for host in (1, 2):  # one backup has it so far
+            await eventually(partial(has_items, made.service(host), 3))
         await made.kill(3)
         for host in (1, 2):
             damage_end(made.service(host))
