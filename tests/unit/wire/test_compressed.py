@@ -1,9 +1,11 @@
 """Compressed values: what unpacks to the same, and what does not end in memory."""
 
 import gzip
+import struct
 import zlib
 
 import pytest
+from xxhash import xxh32_intdigest
 
 import wire
 from tests.support.requirements import require
@@ -40,6 +42,47 @@ def test_snappy() -> None:
     for payload in (b"nothing", xerial(b"\x05nothing"), xerial(lies), xerial(blocks[0])[:-3]):
         with pytest.raises(wire.WireError, match="snappy"):
             wire.decode(document("snappy", payload), unpack=True)
+
+
+def java_blocks(*parts: bytes, method: int = 0x26) -> bytes:
+    """What lz4-java's `LZ4BlockOutputStream` writes; its default is blocks of 64 KiB, level 6."""
+    lz4 = pytest.importorskip("cramjam").lz4
+    out = b""
+    for part in (*parts, b""):
+        data = part if method & 0xF0 == 0x10 else bytes(lz4.compress_block(part, store_size=False))
+        data = data if part else b""
+        check = xxh32_intdigest(part, 0x9747B28C) & 0x0FFFFFFF if part else 0
+        out += struct.pack("<8sBIII", b"LZ4Block", method, len(data), len(part), check) + data
+    return out
+
+
+def test_lz4_as_frames_and_as_blocks_of_java() -> None:
+    try:
+        from cramjam import lz4
+    except ImportError:
+        require("cramjam", "cramjam is not installed")
+    frame = bytes(lz4.compress(TEXT))
+    for payload in (frame, java_blocks(TEXT), java_blocks(TEXT[:9], TEXT[9:], method=0x16)):
+        assert wire.decode(document("lz4", payload), unpack=True) == {"data": TEXT}
+    assert uncompressed("lz4", java_blocks(), 0) == b""
+    blocks = java_blocks(TEXT)
+    lies = blocks[:13] + b"\xff\xff\xff\x7f" + blocks[17:]
+    for broken in (b"", b"x", frame[:9], frame[:-3], blocks[:-3], blocks[:40], lies, b"LZ4Block"):
+        with pytest.raises(wire.WireError, match="compressed as lz4 were expected"):
+            wire.decode(document("lz4", broken), unpack=True)
+    for at in range(8, len(blocks) - 21):
+        changed = bytearray(blocks)
+        changed[at] ^= 0x55
+        with pytest.raises(wire.WireError, match="lz4"):
+            uncompressed("lz4", bytes(changed), 0)
+
+
+def test_no_more_lz4_comes_out_than_is_allowed() -> None:
+    lz4 = pytest.importorskip("cramjam").lz4
+    for payload in (bytes(lz4.compress(bytes(5000))), java_blocks(bytes(5000))):
+        assert uncompressed("lz4", payload, 0, 5000) == bytes(5000)
+        with pytest.raises(wire.WireError, match="at most 4999 bytes compressed as lz4"):
+            uncompressed("lz4", payload, 0, 4999)
 
 
 @pytest.mark.parametrize("payload", [b"", b"nothing", zlib.compress(TEXT)[:-6]])
