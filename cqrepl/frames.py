@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 _ROWS: Final = 16_384
 
 
-def scan(path: Path | str, kind: "type[DataclassInstance]") -> "polars.LazyFrame":
-    """The documents of a queue as a lazy frame; the queue is opened by each query.
+def scan(path: Path | str, kind: "type[DataclassInstance] | None" = None) -> "polars.LazyFrame":
+    """The documents of a queue as a lazy frame; the queue is opened by each query. Without a class
+    the schema that the queue keeps says it.
 
     Raises:
         QueueError: as `Queue.open`.
-        TypeError: the class cannot be read.
+        TypeError, ValueError: the class cannot be read, or there is none.
     """
     with to_arrow(path, kind) as stream:
         schema = polars.DataFrame(stream.schema.empty_table()).schema

@@ -24,6 +24,7 @@ from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS
 from cqrepl.typed.condition import Condition
 from cqrepl.typed.instants import instant_ns, time_reader
+from cqrepl.typed.schemafile import kept_class
 from wire.objects.shapes import shape_of
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class StreamRange(NamedTuple):
 
 def to_arrow(
     queue: Queue | Path | str,
-    kind: "type[DataclassInstance]",
+    kind: "type[DataclassInstance] | None" = None,
     *,
     index_first: int = NEXT_OF_EMPTY,
     index_last: int = INDEX_MAX,
@@ -155,7 +156,8 @@ def to_arrow(
 
     Args:
         queue: an open one, which stays open; or a directory.
-        kind: a dataclass, whose fields are the columns.
+        kind: a dataclass, whose fields are the columns; None: that of the schema that the queue
+            keeps (`schema.json` in its directory).
         index_first, index_last: both included.
         time_from: begin at the first excerpt that is not older, by the time in `time_field`, which
             must not fall from one excerpt to the next; `a.b` for a field within a field.
@@ -165,7 +167,8 @@ def to_arrow(
 
     Raises:
         TypeError: the class cannot be read.
-        ValueError: a column or the condition is none; a time without a field.
+        ValueError: a column or the condition is none; a time without a field; no class is given,
+            and the queue keeps no schema of one class.
         QueueError: as `Queue.open`. Reading the stream raises as a tailer.
     """
     condition = Condition(where) if isinstance(where, str) else where
@@ -181,7 +184,7 @@ def to_arrow(
         reading = StreamRange(
             index_first, index_last, chosen, condition, keep_misfits, batch_rows, batch_bytes
         )
-        return TypedStream(opened, kind, reading, closes=closes)
+        return TypedStream(opened, kind or kept_class(opened.path), reading, closes=closes)
     except BaseException:
         if closes:
             opened.close()

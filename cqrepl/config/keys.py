@@ -29,6 +29,7 @@ from cqrepl.config.valuekinds import (
     POLICIES,
     ROLL_CYCLE,
     ROUTES,
+    SCHEMAS,
     TEXT,
     ZOOKEEPER,
     choice,
@@ -354,6 +355,13 @@ PROCESS: Final = section_of(
         "only while less of the disk is free. It looks each `interval`",
         default=(),
         prefix="QUEUE_",  # one of a cluster has the variable without
+    ),
+    Key(
+        name="schemas",
+        kind=SCHEMAS,
+        says="JSON Schema of the documents of queues, whose names may be patterns: a host keeps it "
+        "as `schema.json` in the directory of each, where commands and programs find it",
+        default={},
     ),
     Key(
         name="rights",

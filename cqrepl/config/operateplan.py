@@ -7,6 +7,7 @@ from cqrepl.config.hostplan import HostPlan
 from cqrepl.config.valuekinds import HOST_ID_SIGN
 from cqrepl.net.address import Address
 from cqrepl.page.settings import AlarmSettings, PageSettings
+from cqrepl.typed.schemafile import SchemaError, read_schema
 
 
 def page_settings(plan: HostPlan) -> PageSettings:
@@ -24,6 +25,27 @@ def page_settings(plan: HostPlan) -> PageSettings:
         return PageSettings(listen=listen.value, token=path, tls=plan.settings.net.tls)
     except ValueError as error:
         raise ConfigError(plan.file, listen.spot, str(error)) from None
+
+
+def schema_texts(plan: HostPlan) -> dict[str, str]:
+    """The JSON Schemas of queues, by their names or patterns.
+
+    Raises:
+        ConfigError: a file cannot be read, or is no schema.
+    """
+    given = plan.process["schemas"]
+    assert isinstance(given.value, dict)
+    found = {}
+    for queues, path in given.value.items():
+        try:
+            read_schema(path)
+            found[str(queues)] = path.read_text(encoding="utf-8")
+        except (SchemaError, OSError) as error:
+            said = error.strerror if isinstance(error, OSError) else error
+            where = f"{path}: " if isinstance(error, OSError) else ""
+            message = f"expected a schema for {queues!r} in 'schemas', got {where}{said}"
+            raise ConfigError(plan.file, given.spot, message) from None
+    return found
 
 
 def alarm_settings(plan: HostPlan) -> AlarmSettings:

@@ -264,6 +264,16 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def _schemas(text: str) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        queues, equals, file = each.partition("=")
+        if not equals or not queues or not file or queues in found:
+            raise Unfit(f"expected QUEUE: FILE in 'schemas', each queue once, got {each[:60]!r}")
+        found[queues] = _path(file.strip())
+    return found
+
+
 def _text(text: str) -> str:
     if not text:
         raise ValueError
@@ -420,6 +430,12 @@ LISTENING: Final = ValueKind(wanted="HOST:PORT or :PORT", parse=Address.listenin
 ADDRESSES: Final = ValueKind(
     wanted="HOST:PORT for each of some names",
     parse=_addresses,
+    schema={"type": "object", "additionalProperties": {"type": "string"}},
+    takes_mapping=True,
+)
+SCHEMAS: Final = ValueKind(
+    wanted="the file of a JSON Schema for each of some queues",
+    parse=_schemas,
     schema={"type": "object", "additionalProperties": {"type": "string"}},
     takes_mapping=True,
 )

@@ -134,6 +134,20 @@ def kept_schema(queue_dir: Path) -> tuple[type, ...]:
     return read_schema(path) if path.is_file() else ()
 
 
+def kept_class(queue_dir: Path) -> Any:
+    """The one class of the schema that a queue keeps.
+
+    Raises:
+        ValueError: it keeps none, or one of several classes.
+        SchemaError, OSError: as `read_schema`.
+    """
+    kinds = kept_schema(queue_dir)
+    if len(kinds) != 1:
+        known = ", ".join(given_event(each) or each.__name__ for each in kinds) or "no schema"
+        raise ValueError(f"a class, or one in {queue_dir / KEPT_NAME}, was expected, {known} came")
+    return kinds[0]
+
+
 def chosen_class(kinds: tuple[type, ...], event: str | None) -> type | None:
     """The class of an event; without one the only class there is. None where that says none."""
     found = [kind for kind in kinds if event is None or given_event(kind) == event]

@@ -1,5 +1,6 @@
 """A queue as a lazy frame: the same rows as all of it, and only what is asked for is read."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.typed.schemafile import SchemaError, json_schema
 from tests.support.requirements import require
 from tests.support.samples import NOON_MS, noon_index
 
@@ -88,3 +90,19 @@ def test_calls(tmp_path: Path) -> None:
         queue.append_documents([Placed("A", 1.5), Placed("B")], now_ms=NOON_MS)
     frame = cqrepl.frames.scan(tmp_path / "q", Placed).collect()
     assert frame.rows() == [(FIRST, "A", 1.5), (FIRST + 1, "B", 0.0)]
+
+
+def test_without_a_class_the_schema_of_the_queue_says_the_columns(path: Path) -> None:
+    with pytest.raises(ValueError) as caught:
+        cqrepl.frames.scan(path)
+    said = f"a class, or one in {path / 'schema.json'}, was expected, no schema came"
+    assert str(caught.value) == said
+    schema = json_schema(Order)
+    (path / "schema.json").write_text(json.dumps(schema))
+    assert cqrepl.frames.scan(path).collect().equals(cqrepl.frames.scan(path, Order).collect())
+    (path / "schema.json").write_text(json.dumps(json_schema(Order, Placed)))
+    with pytest.raises(ValueError, match="was expected, Order, order came"):
+        typedstream.to_arrow(path)
+    (path / "schema.json").write_text("{")
+    with pytest.raises(SchemaError, match=r"schema\.json: Expecting property name"):
+        typedstream.to_arrow(path)

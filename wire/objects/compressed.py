@@ -106,11 +106,13 @@ def _lz4(payload: bytes, position: int, size_max: int) -> bytes:
 
 
 def _lz4_blocks(payload: bytes, position: int, size_max: int) -> bytes:
-    """What lz4-java's `LZ4BlockOutputStream` writes: blocks with heads; an empty one ends them."""
+    """The bytes in the blocks that lz4-java's `LZ4BlockOutputStream` writes; an empty one ends
+    them."""
     from cramjam import DecompressionError, lz4
     from xxhash import xxh32_intdigest
 
-    at, parts, size = 0, [], 0
+    at, size = 0, 0
+    parts: list[bytes] = []
     while True:
         block = payload[at : at + _LZ4_BLOCK_HEAD.size]
         if len(block) < _LZ4_BLOCK_HEAD.size:

@@ -45,8 +45,8 @@ def test_snappy() -> None:
 
 
 def java_blocks(*parts: bytes, method: int = 0x26) -> bytes:
-    """What lz4-java's `LZ4BlockOutputStream` writes; its default is blocks of 64 KiB, level 6."""
-    lz4 = pytest.importorskip("cramjam").lz4
+    """The blocks that lz4-java's `LZ4BlockOutputStream` writes, by default of level 6."""
+    lz4 = pytest.importorskip("cramjam", reason="it packs and unpacks LZ4").lz4
     out = b""
     for part in (*parts, b""):
         data = part if method & 0xF0 == 0x10 else bytes(lz4.compress_block(part, store_size=False))
@@ -78,7 +78,7 @@ def test_lz4_as_frames_and_as_blocks_of_java() -> None:
 
 
 def test_no_more_lz4_comes_out_than_is_allowed() -> None:
-    lz4 = pytest.importorskip("cramjam").lz4
+    lz4 = pytest.importorskip("cramjam", reason="it packs and unpacks LZ4").lz4
     for payload in (bytes(lz4.compress(bytes(5000))), java_blocks(bytes(5000))):
         assert uncompressed("lz4", payload, 0, 5000) == bytes(5000)
         with pytest.raises(wire.WireError, match="at most 4999 bytes compressed as lz4"):
