@@ -14,11 +14,20 @@ import pytest
 import trio
 from ruamel.yaml import YAML
 
+from cqrepl import Host
 from cqrepl.config.clusterfile import load_cluster, read_cluster
+from cqrepl.console import exitcodes
+from cqrepl.page import alarms
+from cqrepl.page.hostlook import Disk, HostLook
+from cqrepl.page.settings import AlarmSettings
 from cqrepl.page.supervisor import Supervisor
+from cqrepl.replicator.settings import HostSettings
 from tests.support.commands import commands
+from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
+from tests.support.replicas import BEATS, LOOPBACK, at, copied
 from tests.support.requirements import require
+from tests.support.samples import fill
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "cqrepl@.service"
@@ -191,3 +200,67 @@ def test_pages_and_completion_come_of_the_options(tmp_path: Path) -> None:
     assert "_CQREPL_COMPLETE" in run("completion", "bash").stdout
     words = {"COMP_WORDS": "cqrepl stat", "COMP_CWORD": "1", "_CQREPL_COMPLETE": "bash_complete"}
     assert "status" in run(**words).stdout
+
+
+OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+
+
+def test_each_alarm_and_exit_code_says_what_to_do() -> None:
+    names = {name for name, _ in alarms.alarms_of(EVERYTHING, AlarmSettings())}
+    assert names == set(re.findall(r"^### Alarm `(\w+)`", OPERATIONS, re.MULTILINE))
+    codes = {each for each in vars(exitcodes).values() if isinstance(each, int) and each}
+    table = OPERATIONS.partition("## When a command ends with an exit code")[2]
+    assert codes == set(map(int, re.findall(r"^\| (\d+) \|", table, re.MULTILINE)))
+
+
+EVERYTHING = HostLook(
+    host={
+        "host": 1,
+        "peers": [{"host": 2, "state": "away"}],
+        "queues": [
+            {"name": "q", "state": "stopped: damaged", "sinks": []},
+            {"name": "r", "state": "live", "sinks": [{"host": 2, "state": "live", "lag": 1}]},
+        ],
+        "tls": {"certificate": "CN=1", "ends": 0.0, "warning": ""},
+    },
+    at=0.0,
+    wall=1.0,
+    behind={("r", 2): 1e6},
+    disks={"q": Disk(0, 1)},
+)
+
+
+async def test_a_backup_of_closed_files_is_restored_as_the_docs_say(tmp_path: Path) -> None:
+    """The closed files of a copy, with what lies beside them, come back as a copy;
+    where every host is lost they come back as the queue."""
+    for step in ("closed.cqmanifest", "verify --common", "--accept-missing --apply"):
+        assert step in OPERATIONS
+    queue, copy = tmp_path / "q", tmp_path / "copy"
+    fill(queue, "FAST_DAILY", {0: 40, 1: 5, 2: 3})
+
+    async def followed(path: Path) -> None:
+        sources = HostSettings.of(sources={"q": queue}, listen=LOOPBACK, remote_ids=[2], **BEATS)
+        async with Host(sources) as host:
+            assert host.port is not None
+            sinks = HostSettings.of(sinks={"q": path}, connect=at(host.port), **BEATS)
+            async with Host(sinks):
+                await copied(queue, path)
+
+    await followed(copy)
+    last = max(copy.glob("*.cq4")).stem
+    beside = ("metadata.cq4t", "closed.cqmanifest", "*.cq4", "*.cqmark", "*.cqchain")
+    files = [each for pattern in beside for each in copy.glob(pattern) if each.stem != last]
+    backup, alone = tmp_path / "backup", tmp_path / "alone"
+    for place in (backup, alone):
+        place.mkdir()
+        for each in files:
+            shutil.copy2(each, place)
+    checked = run("verify", "--common", queue, backup)
+    assert checked.returncode == 4
+    assert checked.stdout.count("\nsame ") + checked.stdout.startswith("same ") == 2
+    assert re.findall(r"^damaged +\S+/(\w+)\.cq4", checked.stdout, re.MULTILINE) == [last]
+    await followed(backup)
+    assert_same(queue, backup)
+    done = run("repair", alone, "--accept-missing", "--apply")
+    assert done.returncode == 0, done.stderr
+    assert run("verify", alone).returncode == 0
