@@ -7,6 +7,7 @@
 3
 """
 
+from cqrepl.grid.asyncgrid import AsyncGrid, AsyncMap, AsyncSession, connect_async
 from cqrepl.grid.clientcopy import Mode, ReadOnlyMap
 from cqrepl.grid.errors import (
     Conflict,
@@ -35,6 +36,9 @@ from cqrepl.grid.partition.token import Token
 from cqrepl.grid.remotegrid import RemoteGrid, connect
 
 __all__ = [
+    "AsyncGrid",
+    "AsyncMap",
+    "AsyncSession",
     "Conflict",
     "CrossPartition",
     "GridError",
@@ -59,5 +63,6 @@ __all__ = [
     "TokenLost",
     "TokenTimeout",
     "connect",
+    "connect_async",
     "local",
 ]

@@ -8,10 +8,10 @@ host leads, clients and programs commit by these steps (E-44, E-48):
     loader; note the outcome; unlock; answer
 
 One that the loader has not committed is answered once its outcome is safe in the log, or the next
-primary would run it again. Records of several transactions go into the log together. Nothing is seen before it is safe, so a
-reader at the primary, which asks for its lease first, sees what was acknowledged and nothing that
-could be lost. A host that comes to lead runs open transactions again, then preloads (`_start`); a
-partition answers once that is over.
+primary would run it again. Records of several transactions go into the log together. Nothing is
+seen before it is safe, so a reader at the primary, which asks for its lease first, sees what was
+acknowledged and nothing that could be lost. A host that comes to lead runs open transactions again,
+then preloads (`_start`); a partition answers once that is over.
 """
 
 import logging
