@@ -15,6 +15,10 @@ the first index that went, and the feed goes on from there:
     nothing           if the copy has the start of the queue
     a snapshot        of another host (`Checkpoints.fetch`)
 
+On a host that follows the thread stays for a while where it has applied something, and looks for
+more itself: the way through the event loop and back into a thread takes longer than most services
+take for an excerpt, and what a leader waits for is that it was applied.
+
 A tail is noticed by the store file that the feed reads: it has lost its name, and is in a folder of
 `quarantine/` with a report (`queue.files.cutreports`). Folders that came while no file was open are
 looked for too. What was applied is told to the source only once the file was looked at.
@@ -22,6 +26,7 @@ looked for too. What was applied is told to the source only once the file was lo
 
 import io
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from enum import StrEnum
@@ -51,6 +56,7 @@ AWAKE_SECONDS: Final = 0.1  # so long after an excerpt the feed looks for the ne
 LOOK_SECONDS: Final = 1.0  # to the next look, where no word tells
 RETRY_SECONDS: Final = 0.25  # to the next attempt to open a copy that is not there yet
 _AWAKE_PAUSE_SECONDS: Final = 0.001
+_STAY_PAUSE_SECONDS: Final = 0.000_05  # of the thread that stays
 _logger: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -171,10 +177,12 @@ class _Step(NamedTuple):
     """Args:
     has_more: more is there to be read.
     word: changes when there is; None where none tells.
+    has_stayed: nothing has come for some time.
     """
 
     has_more: bool
     word: WatchedWord | None
+    has_stayed: bool = False
 
 
 class FollowFeed:
@@ -217,6 +225,7 @@ class FollowFeed:
         self._steps_elsewhere = 0  # such steps under way
         self._word: WatchedWord | None = None
         self._awake_until = 0.0
+        self._ends = False  # its thread is not to stay
         self._failed: Exception | None = None  # a step that another task has had taken
         self._queue: Queue | None = None
         self._tailer: Tailer | None = None
@@ -231,11 +240,13 @@ class FollowFeed:
     async def running(self) -> AsyncIterator[None]:
         """For the length of a block the service is called."""
         try:
-            asking = self._host_queue.asking(self.why_unfit)
             async with trio.open_nursery() as nursery:
-                with asking:
+                with self._host_queue.asking(self.why_unfit):
                     nursery.start_soon(self._run)
-                    yield
+                    try:
+                        yield
+                    finally:
+                        self._ends = True
                 nursery.cancel_scope.cancel()
         finally:
             self._close()
@@ -340,6 +351,7 @@ class FollowFeed:
         """Saves the state now, due or not."""
         if self._checkpoints is not None:
             save = partial(self._save, self._checkpoints, self.committed())
+            self._wake.set()  # the thread may stay
             await in_thread(save, limiter=self._limiter)
 
     def _raise_fault(self) -> None:
@@ -368,7 +380,7 @@ class FollowFeed:
     async def _take_step(self) -> None:
         wake = self._wake
         try:
-            step = await in_thread(self._step, limiter=self._limiter)
+            step = await in_thread(self._steps, limiter=self._limiter)
         except _StartUnsureError:
             await self._look_for_start()
             return
@@ -388,7 +400,7 @@ class FollowFeed:
         self._trouble = ""
         self._tell_moved()
         if not step.has_more:
-            await self._pause(step.word)
+            await self._pause(step)
 
     def _note_trouble(self, error: QueueError | OSError) -> None:
         """Said once: a copy that comes yet has none of its files."""
@@ -396,15 +408,15 @@ class FollowFeed:
             _logger.warning("queue %r: its service waits: %s", self.name, error)
         self._trouble = str(error)
 
-    async def _pause(self, word: WatchedWord | None) -> None:
-        self._word, self._rests = word, word is not None
+    async def _pause(self, step: _Step) -> None:
+        self._word, self._rests = step.word, step.word is not None
         try:
-            await self._rest()
+            await self._rest(is_awake=self._rests and not step.has_stayed)
         finally:
             self._rests = False
 
-    async def _rest(self) -> None:
-        awake = AWAKE_SECONDS if surroundings().has_threads and self._rests else 0.0
+    async def _rest(self, *, is_awake: bool) -> None:
+        awake = AWAKE_SECONDS if surroundings().has_threads and is_awake else 0.0
         self._awake_until = trio.current_time() + awake
         while self._word is not None and trio.current_time() < self._awake_until:
             if not self._steps_elsewhere and self._word.has_changed:
@@ -413,13 +425,13 @@ class FollowFeed:
                 await self._wake.wait()
             if self._wake.is_set():
                 break
-        wake, word = self._wake, self._word
+        word = self._word
         with trio.move_on_after(LOOK_SECONDS if word is not None else RETRY_SECONDS):
             if word is None:
-                await wake.wait()
+                await self._wake.wait()
             else:
-                with word_watch().watching([word], wake.set):
-                    await wake.wait()
+                with word_watch().watching([word], self._wake.set):
+                    await self._wake.wait()
         self._wake = trio.Event()
 
     def _tell_moved(self) -> None:
@@ -511,6 +523,25 @@ class FollowFeed:
             self._call(partial(self._follower.restore, saved.source, saved.pos))
         self.position = saved.pos
         _logger.info("queue %r: its service has the state of %s", self.name, saved.pos)
+
+    def _steps(self) -> _Step:
+        """Applies what is there; where the host follows, also what comes soon after it."""
+        step, records, until = self._step(), -1, 0.0
+        stays = surroundings().has_threads and self._host_queue.committed_here() is None
+        while stays and step.word is not None and not self._is_wanted():
+            if self.records != records:
+                records, until = self.records, time.monotonic() + AWAKE_SECONDS
+            if step.word.has_changed:
+                step = self._step()
+            elif time.monotonic() >= until:
+                return step._replace(has_stayed=True)
+            else:
+                time.sleep(_STAY_PAUSE_SECONDS)
+        return step
+
+    def _is_wanted(self) -> bool:
+        """True where the event loop has something to be done, or waits to hear of a step."""
+        return self._ends or self._wake.is_set() or self._moved.statistics().tasks_waiting > 0
 
     def _step(self, *, saves: bool = True) -> _Step:
         """Applies what is there.

@@ -1,23 +1,29 @@
 """A service has the state of its queue on each host, and goes back where the queue was cut."""
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 import trio
 import trio.testing
 
 from cqrepl import AckLevel, AckPolicy, ExcerptBatch, Queue, QueueCut
+from cqrepl.net.threads import in_thread
 from cqrepl.queue.format.epochs import Epoch
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.logpos import LogPos, is_on, position_at
 from cqrepl.queue.quarantine import quarantine
+from cqrepl.replicator import followfeed
 from cqrepl.replicator.followfeed import FollowFeed, ServiceFailed
 from tests.support.ledgers import Ledger, Place, fed
 from tests.support.promotions import cluster
 from tests.support.replicas import eventually, more_excerpts
 from tests.support.samples import NOON_MS, fill, noon_index, read
+
+T = TypeVar("T")
 
 
 class Failing(Ledger):
@@ -250,3 +256,31 @@ async def test_a_deposed_leader_has_the_state_of_the_new_one(tmp_path: Path) -> 
             await feed.caught_up(index)
             assert old.held == read(hosts.path(2))
             assert (hosts.path(1) / "quarantine").is_dir()
+
+
+async def test_a_host_that_follows_applies_what_comes_without_a_way_into_a_thread_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "q"
+    written = fill(path, "FAST_DAILY", {0: 5})
+    ways: list[object] = []
+
+    async def counted(work: Callable[[], T], **more: Any) -> T:
+        ways.append(work)
+        return await in_thread(work, **more)
+
+    monkeypatch.setattr(followfeed, "in_thread", counted)
+    async with fed(path) as (feed, ledger, _):
+        await eventually(lambda: ledger.held == written)
+        before = len(ways)
+        with Queue.open(path) as queue:
+            for _ in range(50):
+                index = queue.append(b"more")
+                await eventually(partial(_holds, ledger, index))
+        assert len(ways) - before < 25
+        await feed.reached(index)
+        assert ledger.held == read(path)
+
+
+def _holds(ledger: Ledger, index: int) -> bool:
+    return ledger.held[-1][0] == index
