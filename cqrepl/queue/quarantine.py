@@ -27,6 +27,7 @@ from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.chain import has_chains
+from cqrepl.queue.files.beneath import make_beneath, open_beneath
 from cqrepl.queue.files.chroniclemarks import BEGIN_KEY
 from cqrepl.queue.files.cutreports import FOLDER_NAME, REPORT_NAME
 from cqrepl.queue.files.cycles import Cycles
@@ -253,7 +254,7 @@ def _cycle(cycles: Cycles, chains: Chains, cycle: Cycle, kept: int) -> Quarantin
 
 def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
     cycles, folder = queue.cycles, going.folder
-    folder.mkdir(parents=True)
+    make_beneath(queue.path, folder)
     with Queue.open_for_append(folder, create=queue.layout):
         pass
     if going.cycles[0].kept:
@@ -265,7 +266,7 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
     kept = _keep(queue, going)
     shift = cycles.shift
     report = json.dumps(going.fields(shift), indent=1) + "\n"
-    _write(folder / REPORT_NAME, report.encode())
+    _write(queue.path, folder / REPORT_NAME, report.encode())
     _lower(queue, table, going)
     for each in reversed(going.cycles):
         aside = folder / each.path.name
@@ -334,8 +335,8 @@ def _lower(queue: Queue, table: TableStore, going: Quarantine) -> None:
     table.sync()
 
 
-def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+def _write(queue: Path, path: Path, data: bytes) -> None:
+    descriptor = open_beneath(queue, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         surroundings().write(descriptor, data, 0)
         surroundings().sync(descriptor)

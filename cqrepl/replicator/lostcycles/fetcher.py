@@ -37,6 +37,7 @@ from cqrepl.protocol.messages.fetches import (
 from cqrepl.protocol.settings import EXCERPT_MAX
 from cqrepl.protocol.subhandler import LinkView
 from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueDamaged, QueueError
+from cqrepl.queue.files.beneath import make_beneath
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.files.cutreports import FOLDER_NAME as QUARANTINE
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Sequence, index_of
@@ -123,7 +124,7 @@ class _Store:
             nth = 1
             while (folder := self._target / QUARANTINE / f"{new.stem}-replaced-{nth}").exists():
                 nth += 1
-            folder.mkdir(parents=True)
+            make_beneath(self._target, folder)
             surroundings().rename(file, folder / new.name)
         surroundings().rename(new, file)
         sync_path(self._target)
