@@ -26,12 +26,15 @@ from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import present
 from cqrepl.spark.staging import Target, exclusive_appender
 from cqrepl.spark.tableoptions import QueueChoice
+from cqrepl.spark.typedschema import ERROR
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Row = dict[str, Any]
+_MISFITS: Final = "misfits of "
 _STATE_ROLL: Final = "FAST_DAILY"
 
 
@@ -173,8 +176,21 @@ def _audit(
     return {**row, "step": "audit", "excerpts": found.count, "read": found.read, "index_last": last}
 
 
+def _misfits_of(query: "StreamingQuery") -> dict[str, int]:
+    """The number of documents that did not fit the schema of a view, if the query has read one."""
+    found = [
+        row[0]
+        for each in query.recentProgress
+        for name, row in each.observedMetrics.items()
+        if name.startswith(_MISFITS)
+    ]
+    return {"misfits": sum(found)} if found else {}
+
+
 def _make_views(spark: "SparkSession", plan: PipelinePlan) -> None:
     """Streams over the queues, which statements read: all payloads, and the fields of some."""
+    from pyspark.sql.functions import count
+
     reading = spark.readStream.format("chronicle")
     paths = json.dumps([queues.pattern for queues in plan.queues])
     reading.options(paths=paths, schema="none").load().createOrReplaceTempView(VIEW)
@@ -184,7 +200,8 @@ def _make_views(spark: "SparkSession", plan: PipelinePlan) -> None:
             fields = spark.readStream.format("chronicle").option("schema", typed.schema)
             if typed.event is not None:
                 fields = fields.option("event", typed.event)
-            fields.load(queues.pattern).createOrReplaceTempView(typed.name)
+            counted = fields.load(queues.pattern).observe(_MISFITS + typed.name, count(ERROR))
+            counted.createOrReplaceTempView(typed.name)
 
 
 def _table(spark: "SparkSession", plan: PipelinePlan, table: TablePlan) -> Row:
@@ -209,4 +226,4 @@ def _table(spark: "SparkSession", plan: PipelinePlan, table: TablePlan) -> Row:
         rows = sum(each.numInputRows for each in query.recentProgress)
     except (PySparkException, Py4JError) as error:
         return {**row, "fault": f"table {table.name}: {failure_of(str(error))}"}
-    return {**row, "rows": rows}
+    return {**row, "rows": rows, **_misfits_of(query)}

@@ -41,7 +41,7 @@ class TypedSchema:
     @property
     def shape(self) -> Shape:
         """The shape of the class."""
-        return shape_of(self.kind)
+        return _shape_of(self.text, self.event)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,6 +84,11 @@ def _kind_of(text: str, event: str | None) -> type:
             f"one method of the schema expected, {event or 'none'} came; it has {known}"
         )
     return kind
+
+
+@lru_cache(maxsize=16)
+def _shape_of(text: str, event: str | None) -> Shape:
+    return shape_of(_kind_of(text, event))
 
 
 def schema_text(*kinds: type) -> str:

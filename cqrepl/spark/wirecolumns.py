@@ -85,12 +85,13 @@ def _reader(typed: TypedSchema, found: StructType) -> Callable[[Any], Any]:
         parts = [*fields[1:-2], fields[-1]]
         cast = [each.cast(field.type) for each, field in zip(parts, target, strict=True)]
         structs = pa.StructArray.from_arrays(cast, fields=list(target))
-        # rows that there are none of, as of calls of other methods, become null
+        if len(structs) == len(payloads):
+            return structs
+        # payloads of which there is no row, as calls of other methods, become null
         places: list[int | None] = [None] * len(payloads)
         for at, row in enumerate(fields[0].to_pylist()):
             places[row] = at
-        taken = structs.take(pa.array(places, pa.int64()))
-        return pa.chunked_array([taken]).combine_chunks()
+        return structs.take(pa.array(places, pa.int64()))
 
     return read
 
@@ -98,6 +99,8 @@ def _reader(typed: TypedSchema, found: StructType) -> Callable[[Any], Any]:
 def _columns_of(payloads: "pa.Array") -> Columns:
     """The payloads that are not null, as excerpts of a queue; their indexes are their places."""
     wide = payloads.cast(pa.large_binary())
+    if not len(wide):
+        return Columns(indexes=array("q"), offsets=array("q", [0]), payload=b"", next_index=0)
     if wide.null_count:
         places = array("q", (at for at, each in enumerate(wide.is_valid().to_pylist()) if each))
         wide = wide.drop_null()

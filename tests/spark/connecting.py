@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkException
 
 from cqrepl.queue import Queue
-from cqrepl.spark import in_index_order, register
+from cqrepl.spark import from_wire, in_index_order, register, to_wire
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +24,21 @@ def read(spark: "SparkSession", queue: Path) -> object:
     sql = f"SELECT * FROM chronicle_range('{queue}', NULL, NULL)"
     frame = spark.read.format("chronicle").load(str(queue))
     return {"frame": frame.count(), "range": len(spark.sql(sql).collect())}
+
+
+def typed(spark: "SparkSession", queue: Path) -> object:
+    """The numbers of a field of documents, by the source and by a function, and back again."""
+    schema = '{"properties": {"qty": {"type": "integer"}}, "required": ["qty"]}'
+    frame = spark.read.format("chronicle").option("schema", schema).load(str(queue))
+    plain = spark.read.format("chronicle").option("payload", "raw").load(str(queue))
+    read = plain.select(from_wire("payload", schema).alias("each")).select("each.qty")
+    made = read.selectExpr("named_struct('qty', qty) as each")
+    again = made.select(to_wire("each", schema).alias("payload"))
+    return {
+        "source": sorted(row.qty for row in frame.select("qty").collect()),
+        "function": sorted(row.qty for row in read.collect()),
+        "again": sorted(bytes(row.payload).hex() for row in again.collect()),
+    }
 
 
 def write(spark: "SparkSession", queue: Path) -> object:
@@ -150,7 +165,7 @@ def said_of(what: Callable[[], object]) -> str:
 
 
 _WHAT: Final[dict[str, Callable[["SparkSession", Path], object]]] = {
-    each.__name__: each for each in (read, write, jobs, tables)
+    each.__name__: each for each in (read, typed, write, jobs, tables)
 }
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import wire
+from cqrepl.queue import Queue
 from tests.spark.cluster import PATIENCE_S, connect_server
 from tests.spark.conftest import spark_missing
 from tests.spark.queues import excerpts, make_queue
@@ -48,6 +50,15 @@ def told(url: str, *words: str | Path) -> list[Any]:
 def test_a_registered_session_reads_a_queue(url: str, tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "orders", (30, 5))
     assert told(url, "read", queue) == [{"frame": 35, "range": 35}]
+
+
+def test_fields_of_documents(url: str, tmp_path: Path) -> None:
+    bodies = [wire.encode({"qty": number}) for number in range(9)]
+    with Queue.open(tmp_path / "orders", create="FAST_DAILY") as queue:
+        queue.append_many(bodies)
+    wanted = {"source": [*range(9)], "function": [*range(9)]}
+    (found,) = told(url, "typed", tmp_path / "orders")
+    assert found == wanted | {"again": sorted(each.hex() for each in bodies)}
 
 
 @pytest.mark.long

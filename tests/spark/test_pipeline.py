@@ -110,8 +110,10 @@ def test_fields_of_documents_are_columns_of_tables(spark: SparkSession, tmp_path
     tables = {"orders": {"sql": sql, "to": "parquet", "path": str(tmp_path / "orders")}}
     state = str(tmp_path / "state")
     file.write_text(json.dumps({"pipeline": {"state": state, "queues": queues, "tables": tables}}))
-    for _ in range(2):
-        assert run_pipeline(spark, read_pipeline(file)).faults == ()
+    for misfits in (2, 0):
+        run = run_pipeline(spark, read_pipeline(file))
+        assert run.faults == ()
+        assert by_step(run.rows)["orders", "table"].get("misfits", 0) == misfits
     rows = spark.read.parquet(str(tmp_path / "orders")).collect()
     assert sorted(row.qty for row in rows if row.sym == "eu") == [*range(7), *range(8, 30)]
     assert [bytes(row._misfit) for row in rows if row.qty is None] == [b"\xffno document"] * 2

@@ -290,6 +290,23 @@ def test_the_scan_is_chosen(
         scan("java")
 
 
+def test_fields_come_from_the_source_in_python(
+    spark: SparkSession, tmp_path: Path, scan: Callable[[str], None]
+) -> None:
+    path = make_queue(tmp_path / "orders", [10])
+    text = '{"properties": {"qty": {"type": "integer"}}}'
+    (path / "schema.json").write_text(text)
+    for mode in ("python", "auto"):
+        scan(mode)
+        assert not is_native(spark.read.format("chronicle").load(str(path)))
+        assert spark.read.format("chronicle").load(str(path)).where("_error is null").count() == 0
+        assert spark.read.format("chronicle").option("schema", "none").load(str(path)).count() == 10
+    scan("native")
+    for options in ({}, {"schema": text}):
+        with pytest.raises(PySparkException, match="option schema: expected CQREPL_SPARK_SCAN"):
+            spark.read.format("chronicle").options(**options).load(str(path))
+
+
 def test_a_jar_that_is_wanted_and_missing_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

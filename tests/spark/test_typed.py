@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import wire
+from cqrepl import typeddemo
+from cqrepl.arrow import to_arrow
 from cqrepl.queue import Queue
 from cqrepl.spark import from_wire, schema_text, to_wire
 from tests.spark.queries import drained
@@ -153,6 +155,21 @@ def test_methods_are_told_apart_by_event(spark: SparkSession, queue: Path) -> No
     assert [(row["index"], row.sym) for row in cancels] == [(FIRST + 10, "S1")]
     with pytest.raises(PySparkException, match="one method of the schema expected"):
         spark.read.format("chronicle").option("schema", both).load(str(queue))
+
+
+def test_documents_of_a_java_service_are_read_as_arrow_has_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    typeddemo.unpack_sample(tmp_path)
+    (path,) = {each.parent for each in tmp_path.rglob("metadata.cq4t")}
+    kind = typeddemo.Order
+    wanted = to_arrow(path, kind).read_all().to_pylist()
+    assert len(wanted) > 10
+    frame = spark.read.format("chronicle").option("schema", schema_text(kind)).load(str(path))
+    names = ["index", "sym", "px", "qty", "side"]
+    found = frame.where("_error is null").select(*names).orderBy("index").collect()
+    assert [row.asDict() for row in found] == wanted
+    assert frame.where("_error is not null").count() == 0
 
 
 def test_a_file_and_the_schema_that_a_queue_keeps(
