@@ -12,6 +12,7 @@ class AnnotatedForm:
     """Numbers the excerpts as they come; `Numbering.entry(...).text()`, only faster."""
 
     body_max: Final = BODY_MAX
+    folds_unused: Final = True
 
     def __init__(self, numbering: Numbering, *, aligned: bool) -> None:
         self.aligned = aligned
@@ -20,7 +21,7 @@ class AnnotatedForm:
         self._index_first = None if cycle is None else cycle.index_first
 
     def hex_line(self, position: int, length: int) -> str:
-        """The lines before the hex dump of an excerpt, or of data in a table store."""
+        """The lines before the items or the hex dump of an excerpt, or of data in a table store."""
         first, sequence = self._index_first, self._numbering.sequence
         if sequence is not None:
             self._numbering.sequence = sequence + 1

@@ -69,6 +69,7 @@ def _remaining(count: int) -> str:
 
 class _PlainForm:
     body_max: Final = BODY_MAX
+    folds_unused: Final = False
 
     def __init__(self, *, padding: bool) -> None:
         self.aligned = padding

@@ -2,8 +2,9 @@
 
 Theory of operation. A chunk of the file is held; documents that lie whole in it and are raw bytes
 (`unrenderable`) are cut out of one hex dump of the chunk (`hexlines`), which is made when the first
-of them comes. All other documents are rendered one by one as ever. Two forms of the text exist,
-which differ in the line before a document:
+of them comes; those that the native codec prints are printed by it. All other documents are
+rendered one by one as ever. Two forms of the text exist, which differ in the line before a
+document:
 
     annotated    position, header, length, index; arrays without their unused zeros
     plain        position and number as Java's dump has them, everything else as well
@@ -18,6 +19,7 @@ from cqrepl.dump.documentreader import Document, DocumentReader, Pushed, Readabl
 from cqrepl.dump.hexlines import LINE_BYTES, HexLines
 from cqrepl.dump.unrenderable import is_surely_unrenderable
 from wire.header import HEADER_BYTES, body_length
+from wire.text.print_documents import natively_shown
 
 CHUNK_BYTES: Final = 1 << 16
 _COUNTED_BYTES: Final = 1 << 20
@@ -37,8 +39,12 @@ class Form(Protocol):
     def body_max(self) -> int:
         """A longer body is given by its beginning."""
 
+    @property
+    def folds_unused(self) -> bool:
+        """True when an array is given without its unused zeros."""
+
     def hex_line(self, position: int, length: int) -> str:
-        """The lines before the hex dump of an excerpt."""
+        """The lines before the items, or the hex dump, of an excerpt."""
 
 
 class WholeForm(Form, Protocol):
@@ -97,7 +103,14 @@ class Chunk:
                 break
             raw = data[body:stop]
             is_binary = raw[:_SNIFFED_BYTES].translate(None, _TEXT_BYTES)
-            if not is_binary or not is_surely_unrenderable(raw):
+            if not is_binary:
+                break
+            shown = natively_shown(raw, fold_unused=self._form.folds_unused)
+            if shown is not None:
+                out += (hex_line(start + at, word), shown)
+                at = stop + (-(start + stop) % HEADER_BYTES if aligned else 0)
+                continue
+            if not is_surely_unrenderable(raw):
                 break
             if self._lines is None:
                 self._lines = HexLines(data, start)

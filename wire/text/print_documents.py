@@ -16,6 +16,7 @@ Source: sections 9.1 and 9.9 of the format, and the vectors `documents.jsonl` an
 
 from typing import Final
 
+from wire.codec import NATIVE
 from wire.errors import WireError
 from wire.header import (
     END_OF_FILE,
@@ -101,8 +102,21 @@ def document_text(
             text = render_items(body, fold_unused=fold_unused)
         except WireError:
             return first + hex_dump(body, offset, before=before + word.to_bytes(4, "little"))
+    return first + _ended(text)
+
+
+def natively_shown(body: bytes, *, fold_unused: bool) -> str | None:
+    """The items in the text of a binary document, where the native codec prints them; None where
+    `document_text` has to say more."""
+    if NATIVE is None:
+        return None
+    text = NATIVE.render_items(body, fold_unused, False)
+    return None if text is NotImplemented else _ended(str(text))
+
+
+def _ended(text: str) -> str:
     text = text.rstrip(" ")
-    return first + text + ("" if text.endswith("\n") or not text else "\n")
+    return text if text.endswith("\n") or not text else f"{text}\n"
 
 
 def _header_note(word: int, number: int) -> str:
