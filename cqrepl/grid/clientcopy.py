@@ -90,6 +90,7 @@ class ReadOnlyMap:
         self._rows: dict[int, dict[bytes, bytes]] = {}
         self._early: dict[int, list[FieldWords]] = {}  # changes that came before their rows
         self._scope = trio.CancelScope()
+        self._follows = mode is Mode.CONTINUOUS  # else what hosts tell is passed over
 
     def get(self, key: object, otherwise: object = None) -> object:
         """The value of a key in the copy; `otherwise` where it has none."""
@@ -105,6 +106,12 @@ class ReadOnlyMap:
 
     def __len__(self) -> int:
         return sum(map(len, list(self._rows.values())))
+
+    async def lag(self) -> int:
+        """The number of transactions that the primaries have, and this copy not yet: of each
+        partition at most the last 10,000 of its group. In the client's thread."""
+        tokens = list(self.tokens.items())
+        return sum([await self._client.lag(each, self.name, token) for each, token in tokens])
 
     def put(self, key: object, value: object) -> NoReturn:
         """Raises GridRefused: a copy is only read."""
@@ -123,6 +130,7 @@ class ReadOnlyMap:
     def end(self) -> None:
         """Follows no more. In the client's thread."""
         self.mode = Mode.NONE
+        self._follows = False
         self._scope.cancel()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -176,6 +184,8 @@ class ReadOnlyMap:
                 self._change(partition, key, value)
 
     def _told(self, partition: int, said: FieldWords) -> None:
+        if not self._follows:
+            return
         if partition in self._early:
             self._early[partition].append(said)
             return

@@ -258,6 +258,13 @@ class GridClient:
         rows, _ = await self._ask_primary("rows", {"part": partition, "map": name})
         return _rows_in(rows)
 
+    async def lag(self, partition: int, name: str, at: Token) -> int:
+        """The number of transactions on a map in a partition that are not in what a token is of, as
+        the primary counts them."""
+        values: dict[str, Value] = {"part": partition, "map": name, "at": str(at)}
+        _, answer = await self._ask_primary("lag", values)
+        return answer.number("count")
+
     async def commit(self, tx: int, request: TxRequest) -> Token:
         """Commits a transaction.
 

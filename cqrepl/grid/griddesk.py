@@ -212,6 +212,8 @@ class GridDesk:
                 await self._get(half, said, group)
             case "rows" | "watch":
                 await self._rows(half, said, group)
+            case "lag":
+                self._lag(half, said, group)
             case "commit":
                 await self._commit(half, said, group)
             case "release":
@@ -222,6 +224,14 @@ class GridDesk:
                 _answer(half, said, "ok", more={} if told is None else {"at": str(told)})
             case _:
                 _answer(half, said, "refused", f"expected a request of a grid, got {said.name!r}")
+
+    @staticmethod
+    def _lag(half: GridHalf, said: FieldWords, group: GridGroup) -> None:
+        part, name = said.number("part"), said.text("map")
+        group.settings.map(name)
+        group.check_serves(part)
+        lag = group.lag(part, name, Token.parse(said.text("at")))
+        _answer(half, said, "ok", more={"count": lag})
 
     async def _get(self, half: GridHalf, said: FieldWords, group: GridGroup) -> None:
         part, name, key = said.number("part"), said.text("map"), said.data("key")

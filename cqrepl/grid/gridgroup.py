@@ -159,9 +159,7 @@ class GridGroup:
 
     def _settle(self, safe: int) -> None:
         with self._guard:
-            primary = self.primary
-            news = self.state.settle(safe) if primary is None else primary.settle(safe)
-            self._watchers.note(news)
+            self._watchers.note((self.primary or self.state).settle(safe))
 
     # ---- leading ------------------------------------------------------------------------------
 
@@ -541,6 +539,12 @@ class GridGroup:
             rows = dict(self.state.partitions.get(partition, {}).get(name, {}))
             self._watchers.add(watcher)
             return rows, self._token_here()
+
+    def lag(self, partition: int, name: str, token: Token) -> int:
+        """The number of transactions on a map in a partition that are not in what this token is of,
+        of the last ones."""
+        with self._guard:
+            return self.state.lag(self.settings.name, partition, name, token)
 
     def publish(self) -> None:
         """Tells watchers what is seen from now on. In the event loop."""

@@ -128,6 +128,14 @@ class RemoteGrid:
         self.call(begin)
         return copy
 
+    def lag(self, copy: ReadOnlyMap) -> int:
+        """The number of transactions that the primaries have, and a copy here not yet.
+
+        Raises:
+            GridError: a primary does not answer.
+        """
+        return self.call(lambda _client: copy.lag())
+
     def disable_client_replication(self, copy: ReadOnlyMap) -> None:
         """Has a copy follow no more; it stays as it is."""
 

@@ -446,6 +446,11 @@ async def test_a_client_has_a_copy_that_follows_and_goes_on_after_a_cut(tmp_path
             until(lambda: copy.get("k") == 1)
             grid.session().map("m").put("k", 2)
             until(lambda: copy.get("k") == 2)
+            until(lambda: grid.lag(copy) == 0)
+            assert (taken.get("k"), grid.lag(taken)) == (1, 1)  # it follows nothing
+            with grid.session() as s:
+                s.map("n").put("k", 2)
+            assert grid.lag(taken) == 1  # another map
             trio.from_thread.run(cut)
             until(lambda: ("disconnect", part) in events.told)
             with suppress(OutcomeUnknown):  # its connection may be about to end
@@ -457,6 +462,11 @@ async def test_a_client_has_a_copy_that_follows_and_goes_on_after_a_cut(tmp_path
             until(lambda: len(copy) == 0)
             grid.disable_client_replication(copy)
             assert copy.get_replication_mode() is cqrepl.grid.Mode.NONE
+            grid.session().map("m").put("k", 4)
+            following = grid.enable_client_replication("m", partitions=[part])
+            grid.session().map("m").put("k", 5)
+            until(lambda: following.get("k") == 5)
+            assert len(copy) == 0
             assert len(taken) <= 1  # it was taken once, and follows nothing
 
     async with grids(tmp_path) as made:

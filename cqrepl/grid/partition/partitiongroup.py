@@ -34,6 +34,7 @@ from cqrepl.grid.partition.gridwords import (
     unpack_numbers,
     unpack_rows,
 )
+from cqrepl.grid.partition.recenttx import RecentTx
 from cqrepl.grid.partition.token import Token
 from cqrepl.service.fieldwords import FieldWords
 
@@ -105,6 +106,7 @@ class PartitionGroup:
         self.size = 0
         self.last_tx = 0
         self._endings: deque[_Ending] = deque()
+        self._recent = RecentTx()
 
     def apply(self, index: int, said: FieldWords) -> OpenTx | None:
         """Takes a record; the transaction that it brings, None for no transaction.
@@ -125,6 +127,7 @@ class PartitionGroup:
         tx, is_final = said.number("tx"), said.number("final") == 1
         found = OpenTx(index, tx, said.number("part"), changes, is_final)
         self.open[tx] = found
+        self._recent.note(index, said)
         self.last_tx = max(self.last_tx, tx)
         if is_final:
             self._end(index, tx, True)
@@ -197,6 +200,16 @@ class PartitionGroup:
     def epoch_at(self, index: int) -> int | None:
         """The epoch in which an index was written; None: before all openings that are known."""
         return next((each.epoch for each in reversed(self.openings) if each.index <= index), None)
+
+    def lag(self, map_set: str, partition: int, name: str, token: Token) -> int:
+        """The number of transactions on a map in a partition that are behind this token, of the
+        last ones that came to this host.
+
+        Raises:
+            GridRefused: the token is of another log.
+        """
+        token.check(map_set, self.grid)
+        return self._recent.after(partition, name, token.index)
 
     def check_epoch(self, token: Token, *, is_here: bool) -> None:
         """Does nothing where the record of a token may be in the log.
