@@ -31,6 +31,7 @@ from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
 from cqrepl.queue import ExcerptBatch, Queue, QueueError
 from cqrepl.queue.format.epochs import Epoch, History, promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
+from cqrepl.replicator.agreement.firstindex import CLOCKS_DIFFER, ends_ahead
 from cqrepl.replicator.hostparts import HostParts
 from cqrepl.replicator.incoming.sinkqueue import SinkQueue
 from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
@@ -38,6 +39,9 @@ from cqrepl.replicator.queuestate.appendfence import AppendFence
 from cqrepl.surroundings import surroundings
 
 _logger: Final = logging.getLogger(__name__)
+_Positions = dict[int, CopyPosition]
+_Whys = dict[int, str]
+_ENDS_AHEAD: Final = "ends in times to come, by the clock of the host that is to lead"
 _ROOM_BYTES: Final = 1 << 20
 COMES_SECONDS: Final = 2.0  # for a host that was connected a moment ago, or may be in a moment
 GRACE_SECONDS: Final = 0.2  # for all hosts to answer, where the answers of some would do
@@ -93,13 +97,19 @@ class Promoter:
             raise ValueError(f"the id of a host ({ids}) expected, {to} came")
         own = await self._desk.tried_position(name)
 
+        trusts = by is FenceBy.ELECTION and CLOCKS_DIFFER in own.trouble
+
+        def known_of(found: _Positions, declined: _Whys) -> tuple[_Positions, _Whys]:
+            ahead = self._ahead(name, found) if trusts else {}
+            return {self._own: own} | _without(found, ahead), declined | ahead
+
         def will_do(found: _Answers) -> bool:
-            known = {self._own: own} | found.positions
-            return to in known and _is_sure(self._planned(name, to, known, found.declined))
+            known, cannot = known_of(found.positions, found.declined)
+            return to in known and _is_sure(self._planned(name, to, known, cannot))
 
         asked = FenceRequest(verb=FenceVerb.WHERE)
-        others, declined = await self._all(name, self._others(name), asked, will_do, by=by)
-        positions = {self._own: own} | others
+        answers = await self._all(name, self._others(name), asked, will_do, by=by)
+        positions, declined = known_of(*answers)
         if to not in positions:
             usual = f"host {to} is not connected, or has no copy of {name!r}"
             raise Refused(declined.get(to, usual))
@@ -257,14 +267,17 @@ class Promoter:
         await self._desk.promise(name, plan.epoch, self._own, plan.members, fence)
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch, by=by, members=plan.members)
         own = self._desk.own_position(name)
+        ahead = {host: why for host, why in plan.declined if why.endswith(_ENDS_AHEAD)}
 
         def will_do(found: _Answers) -> bool:
-            known = found.positions | {self._own: own}
-            return _is_sure(self._planned(name, self._own, known, found.declined, planned=plan))
+            known, cannot = _without(found.positions, ahead), found.declined | ahead
+            known |= {self._own: own}
+            return _is_sure(self._planned(name, self._own, known, cannot, planned=plan))
 
         positions, declined = await self._all(
             name, self._others(name), asked, will_do, streamer=plan.streams, by=by
         )
+        positions, declined = _without(positions, ahead), declined | ahead
         await self._check_alone(name, plan.epoch, declined.keys())
         positions[self._own] = self._desk.own_position(name)
         begun = self._planned(name, self._own, positions, declined, planned=plan)
@@ -282,6 +295,20 @@ class Promoter:
             epoch = Epoch(begun.epoch, self._own, begun.start)
             await self._host.direction.lead(queue, epoch, begun.history, self._others(name))
         return begun
+
+    def _ahead(self, name: str, positions: _Positions) -> _Whys:
+        """The hosts whose copies end in times to come by this host's clock, each with that as the
+        reason why what it has counts for nothing. This host takes nothing of times to come, and so
+        do the others that promise; what was safe they have among them."""
+        copy = self._host.sink.queues.get(name)
+        if copy is None or not copy.is_open:
+            return {}
+        layout = copy.queue.layout
+        return {
+            host: f"host {host}: its copy {_ENDS_AHEAD}"
+            for host, each in positions.items()
+            if ends_ahead(each.next_index, layout)
+        }
 
     async def _check_alone(self, name: str, epoch: int, others: Set[int]) -> None:
         """Looks whether another host is being promoted too: one of the hosts that have not promised
@@ -455,6 +482,10 @@ class Promoter:
                     raise Refused(f"host {lacks.host}: {value}")
         if queue.next_index != lacks.end:
             raise Refused(f"host {lacks.host} sends less than it has")
+
+
+def _without(positions: _Positions, hosts: _Whys) -> _Positions:
+    return {host: each for host, each in positions.items() if host not in hosts}
 
 
 class _Answers:

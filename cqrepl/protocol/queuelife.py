@@ -28,6 +28,7 @@ class ReasonKind(Enum):
     DISK = auto()  # no room is left on a disk
     DESCRIPTORS = auto()  # the process may open no more files
     RIGHTS = auto()  # files may not be read or written
+    CLOCK = auto()  # what comes is of times to come: a clock is wrong, here or at the source
     MACHINE = auto()  # the system has failed otherwise, which may pass
     PEER = auto()  # the other host has met what keeps the queue from going on
     ANSWER = auto()  # the sink has not answered in time

@@ -221,6 +221,12 @@ class Source:
                 message = f"no sink that is connected takes it now: {'; '.join(sorted(said))}"
             self._shared.note_stop(Stop(name=name, reason=StopReason.REFUSED, message=message))
 
+    def ahead_for(self, name: str) -> frozenset[int]:
+        """Ids of the hosts that take nothing of a queue for now, as it is of times to come by their
+        clocks."""
+        found = (each.ahead_for(name) for each in self._sessions())
+        return frozenset(host_id for host_id in found if host_id is not None)
+
     @asynccontextmanager
     async def running(self, opened_late: Told | None = None) -> AsyncIterator[None]:
         """For the length of a block, opens what could not be opened at the start, and wakes tasks

@@ -33,7 +33,8 @@ EXPLAINED: Final = {
     Kind.BIT_FLIP: frozenset({StopReason.DIVERGED, StopReason.DAMAGED}),
 }
 CLOCKS_DIFFER_SECONDS: Final = 3600.0  # more than that no copy has to take
-OF_THE_CLOCK: Final = (" and now (", " cycles of times to come ")  # of `firstindex`'s messages
+# of `firstindex`'s messages
+OF_THE_CLOCK: Final = (" and now (", " after now (", " cycles of times to come ")
 # other files are there then, whatever they hold
 IN_ANY_CASE: Final = frozenset({Kind.ANEW, Kind.FOREIGN, Kind.SAME_DIRECTORY, Kind.MOVED_AWAY})
 

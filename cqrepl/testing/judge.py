@@ -192,9 +192,7 @@ class Judge:
             if not self._has_told(each):
                 continue
             hosts = self._stream.way(each.host.host)
-            sink = each.host.sink
-            stops = [stop for stop in (sink.stops if sink else ()) if stop.name == each.name]
-            for stop in unexplained(stops, self._stream.causes, hosts):
+            for stop in unexplained(each.stops, self._stream.causes, hosts):
                 raise BrokenPromiseError("cause", f"{each.title}: no fault explains {stop}")
             if each.host.node is None:
                 text = f"{each.title} ends each time that it is started: {each.host.ends[-1]}"

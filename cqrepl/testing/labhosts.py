@@ -13,10 +13,12 @@ from cqrepl.host import Host
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
+from cqrepl.protocol.queuelife import ReasonKind
 from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
+from cqrepl.replicator.queuestate.stops import Stop
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import within
@@ -86,10 +88,13 @@ class Copy:
         return None if marks is None else marks.acknowledged
 
     def has_told_of(self, sink: "Copy") -> bool:
-        """True when this source has said that it goes no further with a sink, or with none."""
+        """True when this source has said that it goes no further with a sink, or with none; or that
+        it does not for now, over clocks."""
         source = self.host.source
         if source is None:
             return False
+        if sink.host.host in source.ahead_for(self.name):
+            return True
         return any(stop.is_own_damage and stop.name == self.name for stop in source.stops) or any(
             each.queue.name == self.name
             and each.marks.host_id == sink.host.host
@@ -99,10 +104,21 @@ class Copy:
         )
 
     @property
+    def stops(self) -> list[Stop]:
+        """The reason for which the sink says that it goes no further, or that it does not before
+        clocks agree; none where it goes on."""
+        queue = None if self.host.sink is None else self.host.sink.queues.get(self.name)
+        if queue is None:
+            return []
+        trouble = queue.life.trouble
+        by_clock = trouble if trouble is not None and trouble.kind is ReasonKind.CLOCK else None
+        stop = queue.life.end or by_clock
+        return [] if stop is None else [stop]
+
+    @property
     def has_stopped(self) -> bool:
         """True when the sink says that it goes no further."""
-        sink = self.host.sink
-        return sink is not None and any(stop.name == self.name for stop in sink.stops)
+        return bool(self.stops)
 
     @property
     def holds_unread(self) -> bool:

@@ -139,13 +139,13 @@ class LedJudge:
 
     @property
     def is_settled(self) -> bool:
-        """True when one host leads, and all others have what it has."""
+        """True when one host leads, and all others have what it has, or say why not."""
         leading = self.leading
         return (
             len(leading) == 1
             and self._operator.files.is_settled
             and all(
-                self._is_equal(leading[0], copy)
+                self._is_equal(leading[0], copy) or self._has_told(copy)
                 for host, copy in self._led.copies.items()
                 if host != leading[0]
             )
@@ -267,7 +267,7 @@ class LedJudge:
         if sink is None:
             text = f"{copy.title} ends each time that it is started: {copy.host.ends[-1]}"
             raise BrokenPromiseError("cause", text)
-        stops = [stop for stop in sink.stops if stop.name == self._led.name]
+        stops = copy.stops
         hosts = {copy.host.host} | self._led.have_led
         for stop in unexplained(stops, self._led.causes, hosts):
             if not self._is_of_the_clock(copy, stop.message):
@@ -280,8 +280,7 @@ class LedJudge:
         return any(
             self._is_of_the_clock(copy, stop.message)
             for copy in self._led.copies.values()
-            for stop in (copy.host.sink.stops if copy.host.sink else ())
-            if stop.name == self._led.name
+            for stop in copy.stops
         )
 
     def _is_of_the_clock(self, copy: Copy, says: str) -> bool:

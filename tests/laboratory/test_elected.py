@@ -17,6 +17,7 @@ LONG_SEEDS = range(1, 101)
 # seeds of three hosts for twenty seconds that have found a fault, which was mended
 FOUND = {
     942963712: "a leader that has just stepped down announces its epoch",
+    20011: "a copy whose clock is hours behind its leader's waits for it",
     20020: "a host that is silent when it comes back is not asked again for a promise",
 }
 
@@ -81,3 +82,39 @@ def test_a_leader_that_has_lost_its_power_does_not_count_as_having_what_was_safe
     assert outcome.broken is None, outcome.broken
     refused = "what was safe: 2 copies expected to promise, 1 does"
     assert any(refused in each.text for each in outcome.story)
+
+
+AHEAD = (
+    *(Fault(8.0, Kind.CUT, 1, each, 0.0) for each in (2, 3)),
+    Fault(8.02, Kind.CLOCK_STEP, 1, 0, 0.0, step_s=7200.0),
+)
+
+
+def test_a_leader_whose_clock_is_ahead_of_a_majority_s_steps_down_and_follows() -> None:
+    """Its appends by that clock go to quarantine: no other host has taken them."""
+    outcome = run(plan(*AHEAD, roll_cycle="MINUTELY"))
+    assert outcome.broken is None, outcome.broken
+    assert epochs(outcome) == ["1", "2"]
+    told = [each.text for each in outcome.story]
+    assert sum("by the clocks of hosts 2, 3 it is of times to come" in each for each in told) == 1
+    assert sum("which the leader of a later epoch never had" in each for each in told) == 1
+    assert not [each for each in told if "stopped (" in each]
+
+
+def test_a_leader_goes_on_while_one_copy_s_clock_is_behind() -> None:
+    """Both hosts say so; the copy goes on by itself once its clock is right."""
+    faults = (
+        Fault(8.0, Kind.CUT, 1, 3, 0.0),
+        Fault(8.02, Kind.CLOCK_STEP, 3, 0, 0.0, step_s=-7200.0),
+        Fault(14.0, Kind.CLOCK_STEP, 3, 0, 0.0, step_s=7200.0),
+    )
+    outcome = run(plan(*faults, roll_cycle="TEST_SECONDLY", seconds=20.0))
+    assert outcome.broken is None, outcome.broken
+    assert epochs(outcome) == ["1"]
+    wrong = "the clock of this host, or of the one that wrote it, is wrong"
+    told = [each.text for each in outcome.story if wrong in each.text]
+    assert len(told) == 2
+    assert sum("the peer says" in each for each in told) == 1
+    goes_on = [each for each in outcome.story if each.text.endswith("queue 'q' goes on")]
+    assert len(goes_on) == 2
+    assert all(each.seconds > 14.0 for each in goes_on)

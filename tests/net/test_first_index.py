@@ -11,7 +11,12 @@ from cqrepl.protocol import StopReason
 from cqrepl.queue import LayoutMismatch, Queue, QueueLayout
 from cqrepl.queue.format.index import Cycle, Index, Sequence, index_of
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator.agreement.firstindex import AHEAD_FILES_MAX, CyclesAhead, check_first_index
+from cqrepl.replicator.agreement.firstindex import (
+    AHEAD_FILES_MAX,
+    ClockBehind,
+    CyclesAhead,
+    check_first_index,
+)
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.surroundings import surroundings
 from tests.support import peer
@@ -50,8 +55,16 @@ def test_how_far_it_may_be(tmp_path: Path, name: str, cycles_ahead: int, is_take
     if is_taken:
         check_first_index(index, layout, NOON_MS, tmp_path)
     else:
-        with pytest.raises(LayoutMismatch):
+        with pytest.raises(ClockBehind if cycles_ahead > 0 else LayoutMismatch):
             check_first_index(index, layout, NOON_MS, tmp_path)
+
+
+def test_a_queue_that_has_excerpts_is_of_the_roll_cycle_that_it_has(tmp_path: Path) -> None:
+    """So an index of times to come tells of a clock, also where it would fit another roll cycle."""
+    layout = QueueLayout.of(by_name("FAST_DAILY"))
+    index = index_in("FAST_HOURLY", NOON_MS)
+    with pytest.raises(ClockBehind, match="is wrong"):
+        check_first_index(index, layout, NOON_MS, tmp_path, is_known=True)
 
 
 def test_the_readings_under_other_roll_cycles(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from cqrepl.queue import (
     format_index,
 )
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.agreement.firstindex import ClockBehind
 from cqrepl.replicator.queuestate.stops import Stop, reason_of
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -383,6 +384,7 @@ def test_reasons_of_errors() -> None:
         IndexGap(1, 2, "x"): StopReason.GAP,
         Diverged(1, "a", "b"): StopReason.DIVERGED,
         LayoutMismatch("x"): StopReason.REFUSED,
+        ClockBehind("x"): StopReason.REFUSED,
         QueueLocked("x", holder=1): StopReason.REFUSED,
         NotAQueue("x"): StopReason.REFUSED,
         QueueDamaged("x"): StopReason.DAMAGED,

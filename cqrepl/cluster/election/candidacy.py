@@ -1,7 +1,7 @@
 """The candidacy of this host: it stands only while its copy and its services are in order."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from typing import Final
 
@@ -15,6 +15,22 @@ from cqrepl.replicator.fitness import Fitness
 _BEFORE_A_FENCE: Final = (ElectionState.MISSING, ElectionState.WAITING)
 _FAILED: Final = (NetError, QueueError, OSError, ValueError)
 _logger: Final = logging.getLogger(__name__)
+
+
+def why_not_to_lead_on(election: QueueElection, refusing: Set[int]) -> str:
+    """The reason why this host, which leads a queue, gives that up by the word of other members'
+    clocks; empty where it leads on.
+
+    Args:
+        refusing: hosts that take nothing of the queue for now, as it is of times to come by their
+            clocks. Where these are a majority, this host's clock is wrong, or counts as that: no
+            append here gets safe, and one of them can lead.
+    """
+    members = sorted(refusing & election.electors.others)
+    if not election.electors.elects or len(members) < election.electors.majority:
+        return ""
+    ids = ", ".join(map(str, members))
+    return f"by the clocks of hosts {ids} it is of times to come: the clock of this host is ahead"
 
 
 class Candidacy:

@@ -9,11 +9,12 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Final, Protocol
 
 import trio
 
-from cqrepl.cluster.election.candidacy import Candidacy
+from cqrepl.cluster.election.candidacy import Candidacy, why_not_to_lead_on
 from cqrepl.cluster.election.electionstates import ElectionState
 from cqrepl.cluster.election.hostelections import NO_PROMISE, HostElections, Promised
 from cqrepl.cluster.election.leadskind import (
@@ -349,10 +350,13 @@ class ElectionDesk:
             if election.lease is None or election.epoch != streamed.leading.epoch:
                 self._begins(name, streamed.leading.epoch, is_elected=False)
             self._look_at_preferred(name, streamed, now)
-            if streamed.leading.has_stepped_down:  # as its policy says
+            why = why_not_to_lead_on(election, self._host.source.ahead_for(name))
+            rests = bool(why)
+            if streamed.leading.has_stepped_down:
                 why = "its policy has had it step down"
+            if why:
                 self._busy.add(name)
-                self._nursery.start_soon(self.step_down, name, why)
+                self._nursery.start_soon(partial(self.step_down, name, why, rests=rests))
             return
         self._equal_since.pop(name, None)
         if election.lease is not None:
@@ -486,9 +490,13 @@ class ElectionDesk:
         finally:
             self._busy.discard(name)
 
-    async def step_down(self, name: str, why: str) -> None:
+    async def step_down(self, name: str, why: str, *, rests: bool = False) -> None:
         """Gives up the lead of a queue. What keeps this host from noting that is logged, and it is
-        tried again."""
+        tried again.
+
+        Args:
+            rests: for other members to lead.
+        """
         self._busy.add(name)
         try:
             async with self._host.direction.turn(name):
@@ -500,7 +508,7 @@ class ElectionDesk:
         finally:
             self._busy.discard(name)
         if name in self.queues:
-            self.queues[name].leads_no_longer(self._now)
+            self.queues[name].leads_no_longer(self._now, rests=rests)
 
     def rest(self, name: str) -> None:
         """This host has given up the lead of a queue by an operator's word: others lead it."""

@@ -4,6 +4,10 @@ A Java source does not say how its queue rolls. Read under another roll cycle, i
 days far from today, and would be stored in files of those days. So the first one is compared with
 this host's clock, before a file is made for it. Nor may a sink give back what is of the future.
 
+Where a queue is known to be of this roll cycle, or the index is of no other one, what is of times
+to come tells of a clock that is wrong, here or at the host that has written it. That passes once
+the clocks agree: the queue is tried again until then.
+
 Later indexes may jump, as those of the source do; but a source that means ill could have thousands
 of store files made that way. So of cycles that the clock has not come to, a few are taken a minute.
 """
@@ -14,21 +18,30 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue import ROLL_CYCLES, LayoutMismatch, QueueLayout
-from cqrepl.queue.format.index import Index, cycle_of, format_index
+from cqrepl.queue import ROLL_CYCLES, LayoutMismatch, QueueError, QueueLayout
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.queue.format.rollcycle import RollCycle
 from cqrepl.surroundings import surroundings
 
 _AHEAD: Final = timedelta(hours=1)  # of a short cycle: clocks of two hosts differ
 _BEHIND: Final = timedelta(days=3653)  # ten years: an archive may be streamed, too
+_FAR_MS: Final = _BEHIND // timedelta(milliseconds=1)  # no clock is wrong by more
 _READINGS_MAX: Final = 4
 AHEAD_FILES_MAX: Final = 10
 AHEAD_SECONDS: Final = 60.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FOREVER: Final = "a day after the year 9999"
+CLOCKS_DIFFER: Final = "the clock of this host, or of the one that wrote it, is wrong"
 
 
-def check_first_index(index: Index, layout: QueueLayout, now_ms: int, path: Path) -> None:
+class ClockBehind(QueueError):
+    """An index is of times to come by this host's clock, or by the one of the host that wrote it
+    the clock here is behind. It may be taken once the clocks agree."""
+
+
+def check_first_index(
+    index: Index, layout: QueueLayout, now_ms: int, path: Path, *, is_known: bool = False
+) -> None:
     """Compares the day of an index with the clock.
 
     Args:
@@ -36,18 +49,25 @@ def check_first_index(index: Index, layout: QueueLayout, now_ms: int, path: Path
         layout: of the queue that is to take it.
         now_ms: milliseconds since 1970 by this host's clock.
         path: of the queue.
+        is_known: the queue is of the source's roll cycle, as it has taken from it before.
 
     Raises:
-        LayoutMismatch: its cycle begins more than one cycle, and more than an hour, ahead of the
-            clock, or ten years behind it.
+        ClockBehind: its cycle begins more than one cycle, and more than an hour, ahead of the
+            clock, and it is of this roll cycle.
+        LayoutMismatch: it begins so far ahead, or ten years behind the clock.
     """
     own = layout.roll_cycle
     if _is_near(index, own, layout.epoch, now_ms):
         return
     now = _EPOCH + timedelta(milliseconds=now_ms)
+    fitting = list(_readings(index, now_ms))
+    if _is_ahead(index, own, layout.epoch, now_ms) and (
+        is_known or (not fitting and _is_near(index, own, layout.epoch, now_ms + _FAR_MS))
+    ):
+        raise _behind(index, layout, now, path)
     readings = [
         f"{roll_cycle.name} ({_told(_day_of(index, roll_cycle, roll_cycle.default_epoch))})"
-        for roll_cycle in _readings(index, now_ms)
+        for roll_cycle in fitting
     ]
     others = f"it could be of {', '.join(readings[:_READINGS_MAX])}" if readings else (
         "it is of no other roll cycle either"
@@ -56,6 +76,15 @@ def check_first_index(index: Index, layout: QueueLayout, now_ms: int, path: Path
         f"a first index between {_told(now - _BEHIND)} and now ({_told(now)}) expected,"
         f" {format_index(index)} is of {_told(_day_of(index, own, layout.epoch))}"
         f" under {own.name}; {others}",
+        path=path,
+    )
+
+
+def _behind(index: Index, layout: QueueLayout, now: datetime, path: Path) -> ClockBehind:
+    return ClockBehind(
+        f"an index of at most an hour, or one cycle, after now ({_told(now)}) expected,"
+        f" {format_index(index)} is of {_told(_day_of(index, layout.roll_cycle, layout.epoch))}"
+        f" under {layout.roll_cycle.name}: {CLOCKS_DIFFER}",
         path=path,
     )
 
@@ -130,10 +159,11 @@ class FirstIndexes:
             layout: of the queue.
 
         Raises:
-            LayoutMismatch: as `check_first_index`.
+            ClockBehind, LayoutMismatch: as `check_first_index`.
         """
         if self._begins_a_cycle(index, end, layout):
-            check_first_index(index, layout, surroundings().wall_ms(), self._path)
+            now_ms, is_known = surroundings().wall_ms(), end > NEXT_OF_EMPTY
+            check_first_index(index, layout, now_ms, self._path, is_known=is_known)
 
     def check_later(self, index: Index, end: Index, layout: QueueLayout) -> None:
         """Looks at a later one.
@@ -150,6 +180,16 @@ class FirstIndexes:
     def _begins_a_cycle(self, index: Index, end: Index, layout: QueueLayout) -> bool:
         shift = layout.roll_cycle.shift
         return not self.any_cycle and cycle_of(index, shift) != cycle_of(end, shift)
+
+
+def ends_ahead(end: Index, layout: QueueLayout) -> bool:
+    """True where a copy ends in a cycle that this host would not take, by its clock.
+
+    Args:
+        end: the next index of the copy.
+    """
+    now_ms = surroundings().wall_ms()
+    return end > NEXT_OF_EMPTY and _is_ahead(end, layout.roll_cycle, layout.epoch, now_ms)
 
 
 def _readings(index: Index, now_ms: int) -> Iterator[RollCycle]:

@@ -462,7 +462,7 @@ class SinkQueue:
         """Looks at the first index that comes on a connection, where it begins a cycle here.
 
         Raises:
-            LayoutMismatch: by its roll cycle this is no time near this host's clock.
+            ClockBehind, LayoutMismatch: by its roll cycle this is no time near this host's clock.
         """
         self._first_indexes.check_first(index, self.next_index, self.queue.layout)
 

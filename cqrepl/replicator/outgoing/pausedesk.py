@@ -92,6 +92,17 @@ class PauseDesk:
         each = self._taken.get(name)
         return each is not None and each.life.reason is not None
 
+    def is_ahead(self, name: str) -> bool:
+        """True while the sink takes nothing of a queue as it is of times to come by its clock."""
+        each = self._taken.get(name)
+        reason = None if each is None else each.life.reason
+        return reason is not None and reason.kind is ReasonKind.CLOCK
+
+    def word(self, name: str) -> str:
+        """The word that people see of a queue that the sink has let go of; empty for another."""
+        said = self.withdrawn.get(name)
+        return "" if said is None else f"paused: {said_by_peer(said)}"
+
     def holds(self, name: str) -> bool:
         """True until the queue is to be tried again."""
         each = self._read.get(name)

@@ -15,7 +15,6 @@ from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
-from cqrepl.protocol.events import said_by_peer
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.queuelife import ToSinkMove, ToSinkState
 from cqrepl.protocol.sendwindow import SentRun
@@ -158,13 +157,15 @@ class SourceSession:
             troubles=self._pauses.troubles,
         )
 
+    def ahead_for(self, name: str) -> int | None:
+        """The id of the sink's host while it takes nothing of a queue, as that is of times to come
+        by its clock; None else."""
+        return self._connection.remote_id if self._pauses.is_ahead(name) else None
+
     def word(self, name: str) -> str:
         """The word that people see of a queue on its way to this sink."""
-        said = self._pauses.withdrawn.get(name)
-        if said is not None:
-            return f"paused: {said_by_peer(said)}"
         found = [each.life.word for each in self.outgoing.values() if each.queue.name == name]
-        return found[0] if found else "waits"
+        return self._pauses.word(name) or (found[0] if found else "waits")
 
     @property
     def troubles(self) -> Mapping[str, Stop]:

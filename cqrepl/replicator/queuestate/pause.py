@@ -18,6 +18,7 @@ import trio
 
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.errors import UnfinishedQueue
+from cqrepl.replicator.agreement.firstindex import ClockBehind
 from cqrepl.replicator.queuestate.passedon import CopyBehind
 
 PAUSE_SECONDS: Final = 0.5  # the first one
@@ -28,9 +29,9 @@ _LASTING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
 
 def is_passing(error: QueueError | OSError) -> bool:
-    """True for an error of the machine, which tells nothing of what the queue holds; and for a
-    queue that is only being made."""
-    if isinstance(error, OSError | CopyBehind | UnfinishedQueue):
+    """True for an error of the machine, which tells nothing of what the queue holds; for a queue
+    that is only being made; and for excerpts of times to come, as clocks may agree later."""
+    if isinstance(error, OSError | CopyBehind | UnfinishedQueue | ClockBehind):
         return True
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno not in _LASTING

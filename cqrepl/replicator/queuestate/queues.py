@@ -19,6 +19,7 @@ from cqrepl.protocol.queuelife import Reason, ReasonKind
 from cqrepl.queue import QueueError, QueueLayout
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle, Index
+from cqrepl.replicator.agreement.firstindex import CLOCKS_DIFFER
 from cqrepl.replicator.queuestate.wirenames import check_name
 
 # a queue that the peer does not name may still be named; shorter than the longest pause, else what
@@ -51,6 +52,8 @@ def kind_of_said(message: str) -> ReasonKind:
     the sentence: hosts of all releases know no other field of that message."""
     if message.endswith(PAUSED):
         return ReasonKind.BY_HAND
+    if message.endswith(CLOCKS_DIFFER):
+        return ReasonKind.CLOCK
     return ReasonKind.TURNS if _TURNS.search(message) else ReasonKind.PEER
 
 

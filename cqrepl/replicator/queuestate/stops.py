@@ -23,6 +23,7 @@ from cqrepl.queue import (
 from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.agreement.consent import ReturnRefused
+from cqrepl.replicator.agreement.firstindex import ClockBehind
 from cqrepl.replicator.agreement.identities import OtherQueue
 from cqrepl.replicator.queuestate.descriptors import is_none_left
 from cqrepl.replicator.queuestate.keptepochs import Fenced
@@ -204,6 +205,8 @@ def kind_of(error: QueueError | OSError, reason: StopReason) -> ReasonKind:
         return ReasonKind.RIGHTS
     if isinstance(error, NotAQueue):
         return ReasonKind.NO_QUEUE
+    if isinstance(error, ClockBehind):
+        return ReasonKind.CLOCK
     if isinstance(error, ExcerptTooLarge):
         return ReasonKind.TOO_LONG
     return ReasonKind.MACHINE if isinstance(error, OSError) else ReasonKind.of_stop(reason)
@@ -217,6 +220,8 @@ def reason_of(error: QueueError) -> StopReason:
         case Diverged() | WrittenBetween():
             return StopReason.DIVERGED
         case LayoutMismatch() | QueueLocked() | NotAQueue() | ReturnRefused() | OtherQueue():
+            return StopReason.REFUSED
+        case ClockBehind():
             return StopReason.REFUSED
         case Fenced():
             return StopReason.FENCED
