@@ -1,7 +1,7 @@
 """A grid in one process: the same partitions, sessions and loaders, without hosts.
 
-It may have a log of its own (`path`), from which it takes its state again. A policy of copies has
-no effect, and is no error.
+It may have a log of its own (`path`), from which it takes its state again: from the last checkpoint
+of it, and the records that follow. A policy of copies has no effect, and is no error.
 """
 
 import threading
@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from cqrepl.cluster.checkpoints import Checkpointer, CheckpointSettings
 from cqrepl.grid.errors import GridError, LoaderError, LockTimeout, OutcomeUnknown
 from cqrepl.grid.gridsettings import GridSettings, MapSettings
 from cqrepl.grid.loaders import Loader, LoaderDesk, TransactionCallback
@@ -24,10 +25,14 @@ from cqrepl.grid.partition.partitiongroup import PartitionGroup
 from cqrepl.grid.partition.primary import Primary, TxRequest, WrittenTx, opened_record
 from cqrepl.grid.partition.token import Token
 from cqrepl.queue import Queue
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.logpos import LogPos
 from cqrepl.service.fieldwords import FieldWords
 from cqrepl.surroundings import surroundings
 
 _ROLL_CYCLE: Final = "FAST_DAILY"
+CHECKPOINT_RECORDS: Final = 100_000
+CLOSING_RECORDS: Final = 1_000  # not worth a checkpoint at the end if there are fewer
 
 
 class LocalGrid:
@@ -35,6 +40,7 @@ class LocalGrid:
 
     Attributes:
         faults: the errors of partitions that have not started, by their numbers.
+        replayed: so many records of its log were read at the start.
     """
 
     def __init__(
@@ -52,7 +58,11 @@ class LocalGrid:
         self._changed = threading.Condition()  # of all that follows
         self._state = PartitionGroup()
         self._last = 0
+        self.replayed = 0
+        self._records = 0  # since the last checkpoint
         self._queue = None if path is None else Queue.open_for_append(path, create=_ROLL_CYCLE)
+        times = CheckpointSettings(records=CHECKPOINT_RECORDS)
+        self._saver = None if path is None else Checkpointer(settings.name, path, times)
         self._owners = count(1)
         self._replay()
         epoch = self._state.openings[-1].epoch + 1 if self._state.openings else 1
@@ -72,6 +82,8 @@ class LocalGrid:
         """Ends it; what it keeps in a path stays."""
         with self._changed:
             if self._queue is not None:
+                if self._records >= CLOSING_RECORDS:
+                    self._save()
                 self._queue.close()
                 self._queue = None
 
@@ -177,7 +189,17 @@ class LocalGrid:
         else:
             self._last = self._queue.append(words.encoded())
         self._state.apply(self._last, words)
+        self._records += 1
+        if self._records >= CHECKPOINT_RECORDS:
+            self._save()
         return self._last
+
+    def _save(self) -> None:
+        """Saves the state; that it cannot is logged."""
+        if self._saver is not None:
+            at = LogPos(0, Index(self._last + 1))
+            self._saver.save(at, self._last, self._records, self._state.snapshot)
+        self._records = 0
 
     def _tell_outcomes(self) -> None:
         """Here it costs nothing to tell them at once."""
@@ -189,11 +211,21 @@ class LocalGrid:
     def _replay(self) -> None:
         if self._queue is None:
             return
-        with closing(self._queue.tailer()) as tailer:
+        assert self._saver is not None
+        end = self._queue.last_index()
+        begin = 0
+        saved = None if end is None else self._saver.newest(LogPos(0, Index(end + 1)))
+        if saved is not None:
+            with saved.source:
+                self._state = PartitionGroup.restored(saved.source)
+            begin, self._last = saved.pos.index, saved.pos.index - 1
+        with closing(self._queue.tailer(begin)) as tailer:
             while (batch := tailer.next_batch()) is not None:
                 for index, data in batch:
                     self._last = index
                     self._state.apply(index, decode_words(data))
+                    self.replayed += 1
+        self._records = self.replayed
         self._state.settle(self._last)
 
     def _recover(self) -> None:

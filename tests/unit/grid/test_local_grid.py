@@ -24,6 +24,7 @@ from cqrepl.grid.gridsettings import (
     ReplicaSettings,
 )
 from cqrepl.grid.loaders import BackingMap, LoaderChange, LoaderTx, RecoveryMap
+from cqrepl.grid.localgrid import CLOSING_RECORDS
 from cqrepl.grid.partition.gridsession import GridSession
 
 
@@ -50,6 +51,26 @@ def test_a_transaction_is_seen_whole_or_not_at_all(tmp_path: Path) -> None:
         assert list(grid.session().map("b").scan(0)) == []
     with pytest.raises(GridRefused, match="expected 1 partitions in 1 groups"):
         cqrepl.grid.local(tmp_path / "log", maps=["a"], partitions=2)
+
+
+def test_a_log_is_read_from_its_last_checkpoint_on(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with cqrepl.grid.local(log, maps=["m"]) as grid:
+        for nth in range(CLOSING_RECORDS):
+            grid.session().map("m").put(nth % 7, nth)
+    with cqrepl.grid.local(log, maps=["m"]) as grid:
+        assert grid.replayed == 0
+        assert dict(grid.session().map("m").scan(0)) == {n % 7: n for n in range(993, 1000)}
+        grid.session().map("m").put("k", 1)
+    with cqrepl.grid.local(log, maps=["m"]) as grid:
+        assert grid.replayed == 2  # it was opened, and a transaction
+        assert grid.session().map("m").get("k") == 1
+        assert grid.session().map("m").get(6) == 993
+    for each in (log / "snapshots").iterdir():
+        each.write_bytes(each.read_bytes()[:-9])
+    with cqrepl.grid.local(log, maps=["m"]) as grid:
+        assert grid.replayed == CLOSING_RECORDS + 4  # a damaged one is put aside
+        assert grid.session().map("m").get("k") == 1
 
 
 def test_what_was_read_has_to_be_there_at_commit() -> None:
