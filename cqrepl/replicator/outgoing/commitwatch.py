@@ -27,12 +27,13 @@ from cqrepl.replicator.outgoing.sourcequeue import SourceQueue
 from cqrepl.replicator.outgoing.sourcesession import SourceSession
 from cqrepl.replicator.outgoing.worddesk import TURN_QUEUES
 from cqrepl.replicator.queuestate.queues import until
+from cqrepl.surroundings import surroundings
 
 COMMIT_SECONDS: Final = 1.0  # to the next look at marks that native lanes may have raised
 COMMIT_PAUSE_SECONDS: Final = 0.05  # between two looks at least
 COMMIT_REST_SECONDS: Final = 0.025  # of which at least
 PAUSE_SECONDS: Final = 0.003  # between two words of it at least
-PAUSE_SHARE: Final = 15  # and so many times as long as the last one took
+PAUSE_SHARE: Final = 15  # and so many times the processor time that the last one took
 
 
 class CommitWatch:
@@ -91,9 +92,9 @@ class CommitWatch:
         """Tells what is safe, each time that more is."""
         while True:
             await until(lambda: bool(self._bell.risen), self._bell.has_risen)
-            began = trio.current_time()
+            began = surroundings().processor_seconds()
             self._tell_risen()  # apart: no queue or session that is over is kept while this waits
-            took = trio.current_time() - began
+            took = surroundings().processor_seconds() - began
             await trio.sleep(max(PAUSE_SECONDS, PAUSE_SHARE * took))
 
     def _tell_risen(self) -> None:
