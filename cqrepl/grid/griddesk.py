@@ -230,7 +230,8 @@ class GridDesk:
         part, name = said.number("part"), said.text("map")
         group.settings.map(name)
         group.check_serves(part)
-        lag = group.lag(part, name, Token.parse(said.text("at")))
+        token = Token.parse(said.text("at"))
+        lag = group.state.lag(half.name, part, name, token)
         _answer(half, said, "ok", more={"count": lag})
 
     async def _get(self, half: GridHalf, said: FieldWords, group: GridGroup) -> None:

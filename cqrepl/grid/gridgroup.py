@@ -227,6 +227,11 @@ class GridGroup:
                     await trio.sleep(RECOVERY_PAUSE_SECONDS)
             with self._guard:
                 primary.decide(each, is_committed=is_committed)
+        peers, wanted = self._peers, self.settings.initial_members
+        assert peers is not None
+        while not self.state.last_tx and (lacks := peers.lacks(wanted)):
+            self.why_starting = f"it waits for {lacks} more of the hosts that have a copy"
+            await trio.sleep(LOOK_SECONDS)
         self.why_starting = ""
         with suppress(OutcomeUnknown):  # as above, or the next record has them
             await self.tell_outcome()
@@ -539,12 +544,6 @@ class GridGroup:
             rows = dict(self.state.partitions.get(partition, {}).get(name, {}))
             self._watchers.add(watcher)
             return rows, self._token_here()
-
-    def lag(self, partition: int, name: str, token: Token) -> int:
-        """The number of transactions on a map in a partition that are not in what this token is of,
-        of the last ones."""
-        with self._guard:
-            return self.state.lag(self.settings.name, partition, name, token)
 
     def publish(self) -> None:
         """Tells watchers what is seen from now on. In the event loop."""

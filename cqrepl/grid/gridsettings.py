@@ -109,6 +109,8 @@ class GridSettings:
         outcome_seconds: outcomes that no transaction has carried are told after so long.
         lock_seconds: for so long does a transaction wait for a lock.
         bytes_max: of all entries of a group; None: without limit.
+        initial_members: so many hosts of a group have to be there before it starts for the first
+            time, the one that leads among them; all, where it has fewer.
 
     Raises:
         GridRefused: a number beyond its limits.

@@ -117,6 +117,25 @@ async def test_writes_wait_for_the_synchronous_replica(tmp_path: Path) -> None:
         assert set(ids_in(group, "waitsFor")) == {2, 3}  # as before
 
 
+async def test_a_first_start_waits_for_the_initial_members(tmp_path: Path) -> None:
+    """And a later one for no host: what is there is served."""
+    replicas = ReplicaSettings(sync=1, others=1)
+    settings = replace(SETTINGS, replicas=replicas, initial_members=3)
+    request = TxRequest(0, [Change(MapOp.PUT, "m", b"sk", b"T")])
+    async with grids(tmp_path, settings=settings, begin=2) as made:
+        group = made.group(1)
+        await eventually(lambda: group.why_starting != "")
+        with pytest.raises(NotServing, match="waits for 1 more of the hosts that have a copy"):
+            group.check_serves(0)
+        await made.begin(3)
+        await eventually(lambda: group.fields()["started"] == 2)
+        await group.commit(1, request)
+        await made.kill(3)
+        await made.kill(1)
+        await made.begin(1)
+        await eventually(lambda: made.group(1).fields()["started"] == 2)
+
+
 async def test_a_replica_answers_reads_with_a_token(tmp_path: Path) -> None:
     def work(grid: cqrepl.grid.RemoteGrid) -> list[object]:
         found = []

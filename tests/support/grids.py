@@ -72,13 +72,18 @@ async def grids(
     count: int = 3,
     settings: cqrepl.grid.GridSettings = SETTINGS,
     loaders: Loaders = no_loaders,
+    begin: int | None = None,
 ) -> AsyncIterator[Grids]:
-    """So many hosts with one group, which host 1 leads."""
+    """So many hosts with one group, which host 1 leads.
+
+    Args:
+        begin: so many of them begin; None: all.
+    """
     least = settings.replicas.least
     policy = f"level=appended from={least or 'none'}"
     source = SourceSettings(policies={"a": parse_policy(policy)}, exclusive=frozenset({"a"}))
     async with led_hosts(folder, count, source, partial(_parts, settings, loaders)) as led:
-        await led.begin(*range(1, count + 1))
+        await led.begin(*range(1, (begin or count) + 1))
         yield Grids(led)
 
 

@@ -78,6 +78,12 @@ class PeerSet:
             return WaitedCopies(len(peers), frozenset(peers))
         return WaitedCopies(self._least, frozenset(self._order))
 
+    def lacks(self, wanted: int) -> int:
+        """The number of hosts that have told nothing yet, of so many with the leader's; all of them
+        are wanted, where there are fewer."""
+        there = sum(each != NOTHING for each in self._marks.values())
+        return max(0, min(wanted - 1, len(self._order)) - there)
+
     @property
     def missing(self) -> list[int]:
         """The hosts without which there are too few; empty while there are enough."""

@@ -15,7 +15,7 @@ class _Recent(NamedTuple):
 
 
 class RecentTx:
-    """As many as `KEPT_MAX`, as they came to this host. The caller has a lock."""
+    """As many as `KEPT_MAX`, as they came to this host. Any thread may count them."""
 
     def __init__(self) -> None:
         self._kept: deque[_Recent] = deque(maxlen=KEPT_MAX)
@@ -27,7 +27,7 @@ class RecentTx:
     def after(self, partition: int, name: str, index: int) -> int:
         """The number of transactions behind an index that have changed a map in a partition."""
         count = 0
-        for each in reversed(self._kept):
+        for each in reversed(tuple(self._kept)):
             if each.at <= index:
                 break
             count += each.partition == partition and name in each.maps.split()
