@@ -7,6 +7,7 @@ __all__ = [
     "INTERFACE",
     "ColumnBatch",
     "MessageReader",
+    "MessageWriter",
     "ObjectReader",
     "document_text",
     "excerpt_text",
