@@ -65,10 +65,22 @@ def make_spark_jar(jars: str | None) -> None:
         print(f"cqrepl: {_SPARK_JARS} names no jars, so Spark reads queues by the Python source")
 
 
+def manual_pages() -> list[tuple[str, list[str]]]:
+    """The manual pages of all commands, made of the options that they have, for `man`."""
+    sys.path.insert(0, str(_HERE))
+    from cqrepl.cli.main import cli
+    from cqrepl.commands.manpages import write_pages
+
+    write_pages(cli, _HERE / "build" / "man")
+    pages = sorted((_HERE / "build" / "man").glob("*.1"))
+    return [("share/man/man1", [str(each.relative_to(_HERE)) for each in pages])]
+
+
 make_spark_jar(os.environ.get(_SPARK_JARS))
 wanted = os.environ.get(_SWITCH, "auto")
 if wants_kernel(wanted):
     setup(
+        data_files=manual_pages(),
         rust_extensions=[
             crate("cqrepl._native", "kernel", wanted),
             crate("wire._codec", "document", wanted),
@@ -76,4 +88,4 @@ if wants_kernel(wanted):
         options={"bdist_wheel": {"py_limited_api": "cp311"}},
     )
 else:
-    setup()
+    setup(data_files=manual_pages())

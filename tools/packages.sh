@@ -35,7 +35,7 @@ holds() { # ARCHIVE yes|no PATTERN: whether it has such a file
 }
 
 builder=$(environment builder)
-"$builder" -m pip install --quiet "setuptools>=77" "setuptools-rust>=1.10"
+"$builder" -m pip install --quiet "setuptools>=77" "setuptools-rust>=1.10" "click>=8.1"
 rm -rf dist && mkdir dist
 CQREPL_BUILD_KERNEL=skip "$builder" -c \
   'from setuptools import build_meta; build_meta.build_sdist("dist")' >"$fresh/sdist.log" 2>&1 ||
@@ -56,7 +56,7 @@ if command -v cargo >/dev/null; then
   wheel=$(echo dist/cqrepl-*.whl)
   for wanted in "cqrepl/_native\.abi3\.so" "wire/_codec\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua" \
     "cqrepl/samples/.*\.tar\.gz" \
-    "dist-info/licenses/LICENSE"; do
+    "share/man/man1/cqrepl-run\.1" "dist-info/licenses/LICENSE"; do
     holds "$wheel:zipfile" yes "$wanted"
   done
   holds "$wheel:zipfile" no "^(tests|tools|native)/"
