@@ -22,7 +22,8 @@ class Boards:
 
     def __init__(self, led: LedHosts[TaskDesk]) -> None:
         self.hosts = led.hosts
-        self.begin_hosts, self.run_board, self.kill = led.begin_hosts, led.run_desk, led.kill
+        self.begin, self.begin_hosts, self.kill = led.begin, led.begin_hosts, led.kill
+        self.run_board = led.run_desk
         self._led = led
 
     def board(self, host_id: int) -> BoardService:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue.files import fileusers
+from cqrepl.queue.files import fileusers, procmaps
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.filesync import sync_file
 from cqrepl.queue.files.fileusers import check_unused
@@ -84,13 +84,13 @@ def test_a_file_that_a_thread_of_this_process_closes_meanwhile_is_not_another_pr
     path = tmp_path / "file"
     path.write_bytes(bytes(8))
     descriptor = os.open(path, os.O_RDONLY)
-    has_open, looks = fileusers.has_open, []
+    looks: list[Path] = []
 
     def late(wanted: Path) -> bool:
         if not looks:
             os.close(descriptor)
         looks.append(wanted)
-        return has_open(wanted)
+        return procmaps.has_open(wanted)
 
     monkeypatch.setattr(fileusers, "has_open", late)
     check_unused(tmp_path, [path])
