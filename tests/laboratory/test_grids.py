@@ -2,6 +2,7 @@
 
 import pytest
 
+from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Kind, RunPlan
 from tests.laboratory import gridmaps
@@ -16,9 +17,13 @@ def plan_of(seed: int, seconds: float = 30.0) -> RunPlan:
     return RunPlan.of(seed, seconds, hosts=3, without=[Kind.NEW_MASTER], changing=True, groups=1)
 
 
-def grid_run(seed: int, seconds: float = 30.0) -> Outcome:
+def elected_plan(seed: int, seconds: float = 20.0) -> RunPlan:
+    return RunPlan.elected(seed, seconds, 3, LEFT_OUT, groups=1)
+
+
+def grid_run(plan: RunPlan) -> Outcome:
     return run(
-        plan_of(seed, seconds),
+        plan,
         programs=gridmaps.programs,
         workload=gridmaps.workload,
         checks=gridmaps.checks,
@@ -34,9 +39,21 @@ def assert_kept(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("seed", [*seeds(2)])
 def test_a_grid_keeps_its_word(seed: int) -> None:
-    assert_kept(grid_run(seed))
+    assert_kept(grid_run(plan_of(seed)))
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_grid_keeps_its_word_where_hosts_elect(seed: int) -> None:
+    assert_kept(grid_run(elected_plan(seed)))
 
 
 @pytest.mark.parametrize("seed", [*MENDED, *seeds(1)])
 def test_a_grid_and_its_database_keep_their_word(seed: int) -> None:
     assert_kept(database_run(plan_of(seed)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_a_grid_and_its_database_keep_their_word_where_hosts_elect(seed: int) -> None:
+    assert_kept(database_run(elected_plan(seed, 40.0)))
