@@ -30,7 +30,7 @@ TYPED_ROWS: Final = (
     Planted(
         name="misfit-not-counted",
         room="arrow",
-        file="typedstream.py",
+        file="typedrows.py",
         text="        self.misfits += 1\n",
         wrong="        self.misfits += 0\n",
         tests=("tests/unit/test_typed_arrow.py",),
@@ -38,7 +38,7 @@ TYPED_ROWS: Final = (
     Planted(
         name="unusual-row-left-out",
         room="arrow",
-        file="typedstream.py",
+        file="typedrows.py",
         text="yield self._plain_batch(columns, row, row + 1)",
         wrong="yield self._plain_batch(columns, row, row)",
         tests=("tests/unit/test_typed_arrow.py",),
