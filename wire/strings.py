@@ -39,6 +39,8 @@ def decode_text(data: bytes, position: int = 0) -> str:
 
 def encode_name(name: str) -> bytes:
     """The bytes of a field or event name, one for each UTF-16 unit."""
+    if name.isascii():
+        return name.encode("ascii")
     return _single_units(name).encode("latin-1", "replace")
 
 
