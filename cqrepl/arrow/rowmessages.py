@@ -6,6 +6,7 @@ other column are converted one by one. Each row becomes a message, and each mess
 binary wire writes for the same class. A batch is appended under one lock once all of its rows fit.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,11 +48,14 @@ def append_arrow(
     members = shape_of(kind).members
     appended = 0
     for batch in _batches(data):
+        payloads: list[bytes] = []
         for start in range(0, batch.num_rows, BLOCK_ROWS):
             block = batch.slice(start, BLOCK_ROWS)
-            rows = _messages(block, kind, members, appended)
-            queue.append_many([encode(message) for message in rows], now_ms=now_ms)
-            appended += block.num_rows
+            rows = _messages(block, kind, members, appended + start)
+            payloads += [encode(message) for message in rows]
+        if payloads:
+            queue.append_many(payloads, now_ms=now_ms)
+        appended += batch.num_rows
     return appended
 
 
@@ -77,7 +81,8 @@ def _messages(
     attributes = [member.attribute for member in given]
     if not columns:
         return (kind() for _ in range(batch.num_rows))
-    if attributes == [member.attribute for member in members]:
+    is_by_name = any(each.kw_only for each in dataclasses.fields(kind))
+    if not is_by_name and attributes == [member.attribute for member in members]:
         return (kind(*values) for values in zip(*columns, strict=True))
     return (kind(**dict(zip(attributes, row, strict=True))) for row in zip(*columns, strict=True))
 

@@ -178,9 +178,9 @@ def _parsed(kind: Any) -> Callable[[object, bool], object]:
 
 
 def _moment(value: object, is_text: bool) -> datetime.datetime:
-    """A date and time; one of Arrow has a zone of its library, which is no region of the value."""
-    if isinstance(value, datetime.datetime) and str(value.tzinfo) == "UTC":
-        return value.replace(tzinfo=datetime.UTC)
+    """A date and time; the zone of a column of Arrow is no region of its values, which are UTC."""
+    if isinstance(value, datetime.datetime):
+        return value if value.tzinfo is None else value.astimezone(datetime.UTC)
     return datetime.datetime.fromisoformat(_text(value, is_text))
 
 

@@ -88,6 +88,33 @@ def test_a_row_that_does_not_fit_is_named_and_nothing_is_appended(
     assert payloads(queue) == []
 
 
+def test_a_batch_of_many_blocks_is_appended_whole_or_not_at_all(
+    queues: tuple[Queue, Queue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rowmessages, "BLOCK_ROWS", 2)
+    _, queue = queues
+    batch = pa.record_batch({"sym": ["A", "B", "C", "D", None]})
+    with pytest.raises(ValueError, match="row 5: sym: str expected, null came"):
+        cqrepl.arrow.append_arrow(queue, batch, Order)
+    assert payloads(queue) == []
+
+
+@dataclasses.dataclass(kw_only=True)
+class Timed:
+    sym: str
+    at: datetime.datetime
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+01:00", None])
+def test_times_of_any_zone_are_written_in_utc(
+    queues: tuple[Queue, Queue], zone: str | None
+) -> None:
+    at = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC if zone else None)
+    batch = pa.record_batch({"sym": ["A"], "at": pa.array([at], pa.timestamp("us", zone))})
+    cqrepl.arrow.append_arrow(queues[1], batch, Timed)
+    assert payloads(queues[1]) == [plainly_encoded(Timed(sym="A", at=at))]
+
+
 def test_other_data_is_refused(queues: tuple[Queue, Queue]) -> None:
     with pytest.raises(TypeError, match="rows of Arrow were expected, a list came"):
         cqrepl.arrow.append_arrow(queues[1], [FULL], Order)
