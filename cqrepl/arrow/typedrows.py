@@ -48,6 +48,7 @@ class TypedRows:
         has_index: whether `index` is a column, before them.
         condition: of rows.
         keep_misfits: those are rows, too.
+        tells_index: errors name the excerpt; False: the indexes are none of a queue.
 
     Attributes:
         schema: of Arrow.
@@ -66,7 +67,9 @@ class TypedRows:
         has_index: bool = True,
         condition: Condition | None = None,
         keep_misfits: bool = False,
+        tells_index: bool = True,
     ) -> None:
+        self._tells_index = tells_index
         self._shape = shape_of(kind)
         self._condition = condition
         self._keep_misfits = keep_misfits
@@ -119,7 +122,7 @@ class TypedRows:
                 elif self._is_wanted(message):
                     rows.add(index, message)
             except FieldError as error:
-                told = error.at(index)
+                told = error.at(index) if self._tells_index else error
                 self._note_misfit(Misfit(index, bytes(data), told))
                 if self._keep_misfits:
                     rows.add_misfit(index, bytes(data), str(told))

@@ -78,7 +78,7 @@ def _reader(typed: TypedSchema, found: StructType) -> Callable[[Any], Any]:
     """A function of an array of payloads; it travels to the tasks."""
 
     def read(payloads: pa.Array) -> pa.Array:
-        rows = TypedRows(typed.kind, typed.shape.members, keep_misfits=True)
+        rows = TypedRows(typed.kind, typed.shape.members, keep_misfits=True, tells_index=False)
         made = pa.Table.from_batches(rows.batches(_columns_of(payloads)), schema=rows.schema)
         fields = [column.combine_chunks() for column in made.columns]
         target = to_arrow_type(found, timezone="UTC")
