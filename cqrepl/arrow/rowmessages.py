@@ -72,7 +72,11 @@ def _batches(data: Any) -> "Iterator[pa.RecordBatch]":
 def _messages(
     batch: "pa.RecordBatch", kind: Any, members: Sequence[ShapeMember], before: int
 ) -> Iterator[Any]:
-    given = [member for member in members if member.name in batch.schema.names]
+    names = batch.schema.names
+    given = [member for member in members if member.name in names]
+    for member in given:
+        if names.count(member.name) > 1:
+            raise NoPlainValue(f"{member.name}: one column of this name expected, several came")
     for member in members:
         if member.is_required and member not in given:
             wanted = described(member.shape.annotation)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MISFITS_KEPT: Final = 1000
+MISFIT_BYTES_KEPT: Final = 16 << 20  # of all of them; the first one is kept at any size
 INDEX: Final = "index"
 MISFIT: Final = "_misfit"
 ERROR: Final = "_error"
@@ -52,7 +53,8 @@ class TypedRows:
 
     Attributes:
         schema: of Arrow.
-        misfits: excerpts that do not fit; `kept_misfits` has the first `MISFITS_KEPT`.
+        misfits: excerpts that do not fit; `kept_misfits` has the first `MISFITS_KEPT` of them, up
+            to `MISFIT_BYTES_KEPT` together.
         passed: calls of other methods.
 
     Raises:
@@ -82,7 +84,7 @@ class TypedRows:
             fields += [pa.field(MISFIT, pa.large_binary()), pa.field(ERROR, pa.large_string())]
         self.schema = pa.schema(fields)
         self._columns = MessageColumns(kind, self._members, self._shape)
-        self.misfits = self.passed = 0
+        self.misfits = self.passed = self._misfit_bytes = 0
         self.kept_misfits: list[Misfit] = []
 
     def batches(self, columns: Columns) -> "Iterator[pa.RecordBatch]":
@@ -134,7 +136,9 @@ class TypedRows:
 
     def _note_misfit(self, misfit: Misfit) -> None:
         self.misfits += 1
-        if len(self.kept_misfits) < MISFITS_KEPT:
+        self._misfit_bytes += len(misfit.payload)
+        is_small = self.misfits <= MISFITS_KEPT and self._misfit_bytes <= MISFIT_BYTES_KEPT
+        if self.misfits == 1 or is_small:
             self.kept_misfits.append(misfit)
 
 

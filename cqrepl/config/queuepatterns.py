@@ -7,6 +7,7 @@ the file names itself goes before a pattern, the first pattern before others.
 
 import os
 from collections.abc import Iterator, Set
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -54,12 +55,18 @@ def _fitting(config: ClusterConfig, name: str) -> QueueEntry | None:
     return next((each for each in config.patterns if fnmatchcase(name, each.name)), None)
 
 
+def _is_dir(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):  # a link that leads to itself is no directory
+        return entry.is_dir()
+    return False
+
+
 def _names(config: ClusterConfig, host_id: int) -> Iterator[str]:
     """Names of directories that can be names of queues."""
     for base in bases(config, host_id):
         try:
             with os.scandir(base) as entries:
-                found = [each.name for each in entries if each.is_dir()]
+                found = [each.name for each in entries if _is_dir(each)]
         except OSError:
             continue  # there is none yet, or it is away: the next look finds it
         for name in found:

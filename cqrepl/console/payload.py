@@ -309,6 +309,7 @@ def _scalar(text: str) -> str:
     if text.isalnum():
         return text
     bare = text.replace(" ", "x")
-    if text == text.strip() and bare and all(c.isalnum() or c in _PLAIN_MARKS for c in bare):
-        return text if not text.endswith(":") and ": " not in text else json.dumps(text)
+    is_plain = text == text.strip() and bare and all(c.isalnum() or c in _PLAIN_MARKS for c in bare)
+    if is_plain and not text.endswith(":") and ": " not in text:
+        return text
     return escaped(json.dumps(text, ensure_ascii=False))

@@ -161,6 +161,11 @@ class PersistDesk:
             return
         visit = self._visits.setdefault(half, _Asker())
         if said.name == "GET_ALL_RESOURCES":
+            if said.number("whole") and not service.led.feed.has_state:
+                half.end(
+                    f"expected a host that has a state of {group!r}, got one that has none yet"
+                )
+                return
             self._list(service, visit, half, said)
         elif said.name == "SYNC_REQ":
             data = next((each for each, of in self._data.items() if of == talk), None)

@@ -302,6 +302,12 @@ class FollowFeed:
         """It is raised by the next step, of the feed's own."""
         self._failed = error
 
+    @property
+    def has_state(self) -> bool:
+        """The service has a state of the queue, be it that of its start: not the one that every
+        service has before the feed has begun, or knows where the copy begins."""
+        return self._has_begun and self._has_start
+
     def why_unfit(self, end: int | None) -> str:
         """The reason why the service cannot serve what is made of the queue, so its host is not to
         lead it; empty where it can.

@@ -13,7 +13,13 @@ import trio
 from cqrepl.net.threads import in_thread
 from cqrepl.persist.errors import NotLeader
 from cqrepl.persist.fix import FixSessionStore, Sent
-from cqrepl.persist.persistdesk import CSP_PREFIX, DECODER, Conversation, SyncHalf
+from cqrepl.persist.persistdesk import (
+    CSP_PREFIX,
+    DECODER,
+    Conversation,
+    SyncFailed,
+    SyncHalf,
+)
 from cqrepl.persist.storage import storageservice
 from cqrepl.persist.storage.compaction import _keep
 from cqrepl.persist.storage.records import ITEM_MAX, Op, StorageRecord, correlation_id
@@ -291,3 +297,16 @@ async def test_two_conversations_of_one_connection_get_their_own_answers(tmp_pat
                         assert got.storage.next == 2
             got = await one.sync(BAD, None, 0)
             assert got.storage is not None
+
+
+async def test_a_host_without_a_state_yet_gives_no_whole_one(tmp_path: Path) -> None:
+    """It would be that of an empty log, and the host that asks lacks the start of its own."""
+    async with persisted(tmp_path, 2) as made:
+        await (await sequence(made, "bad")).append_task(b"1")
+        feed = made.service(2).led.feed
+        assert feed.has_state
+        feed._has_begun = False  # as at its start
+        desk = made.desks[1]
+        with pytest.raises(SyncFailed, match="has a state of 'a', got one that has none yet"):
+            async with desk.asking(desk._links[2], "a") as conversation:
+                await conversation.list_all(whole=True)

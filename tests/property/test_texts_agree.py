@@ -182,6 +182,7 @@ def check_lines(data: bytes) -> int:
 @SETTINGS
 @given(DOCUMENTS)
 @example(b"\xc1x\x91" + struct.pack("<d", math.nan))
+@example(bytes.fromhex("b702d53a2f"))  # a name of letters beyond ASCII that ends with a colon
 @example(b"\x8d" + struct.pack("<qq", -1, 0))  # an array of less than nothing
 def test_the_dump_text_is_the_same(data: bytes) -> None:
     check_items(data)

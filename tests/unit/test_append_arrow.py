@@ -118,3 +118,16 @@ def test_times_of_any_zone_are_written_in_utc(
 def test_other_data_is_refused(queues: tuple[Queue, Queue]) -> None:
     with pytest.raises(TypeError, match="rows of Arrow were expected, a list came"):
         cqrepl.arrow.append_arrow(queues[1], [FULL], Order)
+
+
+def test_two_columns_of_one_name_are_refused(queues: tuple[Queue, Queue]) -> None:
+    one, _ = queues
+    rows = pa.table([[1, 2], [3, 4]], names=["qty", "qty"])
+    with pytest.raises(ValueError, match="qty: one column of this name expected, several came"):
+        cqrepl.arrow.append_arrow(one, rows, Quantity)
+    assert payloads(one) == []
+
+
+@dataclasses.dataclass
+class Quantity:
+    qty: int

@@ -19,6 +19,7 @@ try:
     import pyarrow as pa
 
     import cqrepl.arrow
+    from cqrepl.arrow import typedrows
 except ImportError:
     require("arrow", "pyarrow is not installed")
 
@@ -191,6 +192,18 @@ def test_excerpts_that_do_not_fit_are_counted_and_kept(queue: Queue) -> None:
     assert kept["_misfit"][1].as_py() == wire.encode(MISFITS[0])
     assert "field sym: expected str, got no field" in kept["_error"][1].as_py()
     assert kept["sym"][1].as_py() is None
+
+
+def test_misfits_are_kept_up_to_a_number_of_bytes(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.append_documents(MISFITS, now_ms=NOON_MS)
+    sizes = [len(wire.encode(each)) for each in MISFITS]
+    for limit, kept in ((0, 1), (sum(sizes[:3]), 3)):
+        monkeypatch.setattr(typedrows, "MISFIT_BYTES_KEPT", limit)
+        stream = cqrepl.arrow.to_arrow(queue, Order)
+        stream.read_all()
+        assert (stream.misfits, len(stream.kept_misfits)) == (len(MISFITS), kept)
 
 
 def test_calls_of_other_methods_are_passed_by(queue: Queue) -> None:
