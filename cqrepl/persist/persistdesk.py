@@ -161,7 +161,8 @@ class PersistDesk:
             return
         visit = self._visits.setdefault(half, _Asker())
         if said.name == "GET_ALL_RESOURCES":
-            if said.number("whole") and not service.led.feed.has_state:
+            feed = service.led.feed
+            if said.number("whole") and (feed.why_unfit(None) or not feed.has_start):
                 half.end(
                     f"expected a host that has a state of {group!r}, got one that has none yet"
                 )

@@ -199,6 +199,7 @@ class FollowFeed:
         fault: the error that has ended the feed; None while it runs.
         rewinds: so often the state went back.
         records: so many excerpts were applied, in this run.
+        has_start: its state is one from where the copy begins, or from before.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class FollowFeed:
         self._checkpoints = checkpoints
         self._join = join
         self._has_begun = False  # it has its first state
-        self._has_start = checkpoints is None  # or a state from where the copy begins
+        self.has_start = checkpoints is None  # or a state from where the copy begins
         self._limiter = trio.CapacityLimiter(1)
         self._wake = trio.Event()
         self._moved = trio.Event()
@@ -301,12 +302,6 @@ class FollowFeed:
     def _fail_later(self, error: Exception) -> None:
         """It is raised by the next step, of the feed's own."""
         self._failed = error
-
-    @property
-    def has_state(self) -> bool:
-        """The service has a state of the queue, be it that of its start: not the one that every
-        service has before the feed has begun, or knows where the copy begins."""
-        return self._has_begun and self._has_start
 
     def why_unfit(self, end: int | None) -> str:
         """The reason why the service cannot serve what is made of the queue, so its host is not to
@@ -500,7 +495,7 @@ class FollowFeed:
         if begin and (first is None or first >= begin):
             lost = f"its copy begins at {format_index(first or begin)}, as on the host it came from"
             await self._take_snapshot(None, ["it has no checkpoint of its own", lost])
-        self._has_start = True
+        self.has_start = True
 
     def _restore_own(self, to: LogPos | None) -> list[str]:
         """Goes back by what this host has; else the ways that it lacks, for people."""
@@ -524,7 +519,7 @@ class FollowFeed:
 
     def _restore(self, saved: Saved) -> None:
         self._close()  # it reads on from another index
-        self._has_start |= saved.pos != START
+        self.has_start |= saved.pos != START
         with saved.source:
             self._call(partial(self._follower.restore, saved.source, saved.pos))
         self.position = saved.pos
@@ -583,12 +578,12 @@ class FollowFeed:
         Raises:
             _StartUnsureError: it has come.
         """
-        if not self._has_start:
+        if not self.has_start:
             assert self._queue is not None
-            self._has_start = self._host_queue.committed_here() is not None
-            if not self._has_start and self._queue.first_index() is not None:
+            self.has_start = self._host_queue.committed_here() is not None
+            if not self.has_start and self._queue.first_index() is not None:
                 raise _StartUnsureError
-        return self._has_start
+        return self.has_start
 
     def _apply(self, tailer: Tailer, batch: ExcerptBatch) -> None:
         assert batch.index_first >= self.position.index

@@ -299,13 +299,14 @@ async def test_two_conversations_of_one_connection_get_their_own_answers(tmp_pat
             assert got.storage is not None
 
 
-async def test_a_host_without_a_state_yet_gives_no_whole_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lacks", ["_has_begun", "has_start"])
+async def test_a_host_without_a_state_yet_gives_no_whole_one(tmp_path: Path, lacks: str) -> None:
     """It would be that of an empty log, and the host that asks lacks the start of its own."""
     async with persisted(tmp_path, 2) as made:
         await (await sequence(made, "bad")).append_task(b"1")
         feed = made.service(2).led.feed
-        assert feed.has_state
-        feed._has_begun = False  # as at its start
+        assert feed.has_start
+        setattr(feed, lacks, False)  # as at its start
         desk = made.desks[1]
         with pytest.raises(SyncFailed, match="has a state of 'a', got one that has none yet"):
             async with desk.asking(desk._links[2], "a") as conversation:
