@@ -194,3 +194,18 @@ def test_generated_messages(changed: dict[str, Any]) -> None:
 def test_numbers_take_the_same_codes(double: float, whole: int, single: float) -> None:
     items: list[int | None] = [whole >> 31, whole >> 47]
     check(replace(FULL, f=double, i=whole, single=wire.Float32(single), items=items))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        wire.Typed("x", 5),
+        wire.TypeLiteral("a.B"),
+        wire.LongArray((1, 2), 2, 4),
+        wire.History((), ()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_dataclass_that_is_one_value_is_no_message(value: object) -> None:
+    assert message_writer(type(value)) is None
+    assert encode(value) == plainly_encoded(value) != b""

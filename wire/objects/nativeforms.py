@@ -24,7 +24,7 @@ from wire.codec import NATIVE
 from wire.objects.annotated import type_name
 from wire.objects.body_writer import BodyWriter
 from wire.objects.conversions import INT64_MAX, INT64_MIN
-from wire.objects.object_writer import given_event
+from wire.objects.object_writer import MARKED, given_event
 from wire.objects.shapes import Shape, ShapeMember, shape_of
 from wire.objects.times import python_time
 from wire.objects.values import Float32, Float64, Hex64, Typed, TypeLiteral
@@ -82,7 +82,7 @@ def message_reader(kind: type) -> Callable[[bytes | bytearray | memoryview], obj
 def message_writer(kind: type) -> Callable[[object], object] | None:
     """A function that writes a message of a class as a document, or gives `NotImplemented`; None
     where there is no native writer."""
-    if NATIVE is None or not dataclasses.is_dataclass(kind):
+    if NATIVE is None or not dataclasses.is_dataclass(kind) or issubclass(kind, MARKED):
         return None
     event = given_event(kind)
     try:

@@ -64,7 +64,7 @@ _ARRAYS: Final = {
 _UINT32_MAX: Final = (1 << 32) - 1
 _DECIMAL_EXPONENT_MAX: Final = (1 << 31) - 64_000  # less some digits: Java's scale has 32 bits
 _BYTE_ARRAY: Final = "byte[]"
-_MARKED: Final = (Typed, TypeLiteral, LongArray, History)  # dataclasses that are one value
+MARKED: Final = (Typed, TypeLiteral, LongArray, History)  # dataclasses that are one value
 
 
 def write_object(writer: BodyWriter, value: object) -> None:
@@ -117,7 +117,7 @@ def write_untyped(writer: BodyWriter, value: object) -> None:
 
 def write_body(writer: BodyWriter, value: object) -> None:
     """A document body: the fields of a dict or a dataclass by name, any other value alone."""
-    if is_dataclass(value) and not isinstance(value, (type, *_MARKED)):
+    if is_dataclass(value) and not isinstance(value, (type, *MARKED)):
         from wire.objects.annotated import write_fields  # the two call each other
 
         event = given_event(type(value))
