@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from cqrepl.queue.format.logpos import LogPos
     from cqrepl.queue.read.stall import Stall
     from cqrepl.replicator.agreement.consent import ReturnRefused, ReturnSettings
+    from cqrepl.replicator.agreement.firstindex import ClockBehind
     from cqrepl.replicator.agreement.identities import OtherQueue
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.followfeed import (
@@ -134,6 +135,7 @@ __all__ = [
     "CheckpointSettings",
     "Checkpointer",
     "Cid",
+    "ClockBehind",
     "Columns",
     "ConfigError",
     "CopyBehind",
@@ -253,6 +255,7 @@ _HOMES: Final = {
     "CheckpointSettings": "cqrepl.cluster.checkpoints",
     "Checkpointer": "cqrepl.cluster.checkpoints",
     "Cid": "cqrepl.protocol.cid",
+    "ClockBehind": "cqrepl.replicator.agreement.firstindex",
     "Columns": "cqrepl.queue",
     "ConfigError": "cqrepl.config.errors",
     "CopyBehind": "cqrepl.replicator.queuestate.passedon",

@@ -44,8 +44,9 @@ from cqrepl.protocol.programfault import Contained
 from cqrepl.queue import ExcerptBatch, NotAQueue, Queue, QueueCut, QueueError, Tailer
 from cqrepl.queue.files.cutreports import cut_folders, first_cut
 from cqrepl.queue.files.epochfile import load_epochs
-from cqrepl.queue.format.index import Index, cycle_of, format_index
+from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.format.logpos import START, LogPos, position_at
+from cqrepl.replicator.copystart import begins_behind, first_index_of, lost_start
 from cqrepl.replicator.fitness import WhyUnfit
 from cqrepl.replicator.hostend import HostEnded
 from cqrepl.surroundings import surroundings
@@ -480,6 +481,10 @@ class FollowFeed:
         elif self._checkpoints is not None:
             saved = await self._checkpoints.fetch(self.name, to)
             why = self._checkpoints.refusals
+        if saved is not None and await in_thread(partial(begins_behind, self.path, saved.pos)):
+            saved.source.close()
+            why = [f"what one gave is of {saved.pos}, and the copy begins behind that"]
+            saved = None
         if saved is None:
             text = f"expected a way to the state of group {self.name!r}: {'; '.join(lacking)}; no"
             text += f" host that is connected gives a snapshot: {', '.join(why)}"
@@ -491,7 +496,7 @@ class FollowFeed:
         no start of the queue, nor has the copy, though it does not know."""
         assert self._checkpoints is not None
         begin = await self._checkpoints.begin_of(self.name)
-        first = await in_thread(partial(_first_index, self.path), limiter=self._limiter)
+        first = await in_thread(partial(first_index_of, self.path), limiter=self._limiter)
         if begin and (first is None or first >= begin):
             lost = f"its copy begins at {format_index(first or begin)}, as on the host it came from"
             await self._take_snapshot(None, ["it has no checkpoint of its own", lost])
@@ -508,7 +513,7 @@ class FollowFeed:
                 saved.source.close()
             return []
         if saved is None:
-            lost = _lost_start(self.path)
+            lost = lost_start(self.path)
             if lost:
                 return ["it has no checkpoint of its own", lost]
             saved = Saved(START, io.BytesIO())
@@ -636,28 +641,3 @@ class FollowFeed:
             tailer.close()
         if queue is not None:
             queue.close()
-
-
-def _first_index(path: Path) -> Index | None:
-    with Queue.open(path) as queue:
-        return queue.first_index()
-
-
-def _lost_start(path: Path) -> str:
-    """A sentence where a copy lacks the start of the queue; empty where it has it, or is yet to
-    come.
-
-    Raises:
-        QueueError, OSError: the copy cannot be read.
-    """
-    try:
-        with Queue.open(path) as queue:
-            first = queue.first_index()
-            if first is None:
-                return ""
-            cycle = cycle_of(first, queue.layout.roll_cycle.shift)
-            if not queue.cycles.closed.holds_from(cycle):
-                return ""
-            return f"its copy begins at {format_index(first)}, behind files that were removed"
-    except NotAQueue:
-        return ""

@@ -121,10 +121,12 @@ async def test_a_snapshot_may_be_asked_for_though_the_start_is_there(tmp_path: P
         written = fill(first.path, "FAST_DAILY", {0: 5})
         await hosts.start(1, 2)
         await hosts.follow(1)  # the state that is saved gets its name once both have it
-        async with first.running(), second.running() as feed:
-            await feed.reached(written[-1][0])
-            assert second.ledger.held == written
-            assert second.ledger.committed == []  # the leader had it saved for that
+        async with first.running() as led:
+            await led.reached(written[-1][0])
+            async with second.running() as feed:
+                await feed.reached(written[-1][0])
+                assert second.ledger.held == written
+                assert second.ledger.committed == []  # the leader had it saved for that
 
 
 async def test_a_replay_may_be_asked_for_though_a_checkpoint_is_there(tmp_path: Path) -> None:
@@ -230,3 +232,24 @@ async def test_a_checkpoint_of_another_name_is_refused(tmp_path: Path) -> None:
         async with second.running() as feed:
             with pytest.raises(CannotJoin, match="expected the name of a checkpoint, got"):
                 await feed.reached(written[-1][0])
+
+
+async def test_a_state_from_before_the_start_of_the_copy_is_of_no_use(tmp_path: Path) -> None:
+    """The leader has the start of the queue still, and the host that joins has not."""
+    async with two_members(tmp_path) as (hosts, first, second):
+        written = fill(first.path, "FAST_DAILY", {0: 5, 1: 3})
+        saved(first.path, written[:2])
+        await hosts.start(1, 2)
+        await hosts.follow(1)
+        await hosts.kill(2)
+        with Queue.open(second.path) as queue:
+            assert len(remove(queue.cycles, Policy())) == 1
+        await hosts.start(2)
+        await hosts.meet()
+        async with second.running() as feed:
+            first.snapshots.groups["a"] = GroupState(
+                path=first.path, folder=first.path / "snapshots", save=trio.lowlevel.checkpoint
+            )
+            with pytest.raises(CannotJoin, match=r"what one gave is of .* the copy begins behind"):
+                await feed.reached(written[-1][0])
+        assert second.ledger.held == []
