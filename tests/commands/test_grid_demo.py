@@ -49,5 +49,5 @@ def test_what_is_lost_is_told_by_the_exit_code() -> None:
 def test_two_demonstrations_at_a_time_are_refused(invoke: Invoke) -> None:
     result = invoke("demo", "--grid", "--cluster")
     assert result.exit_code == 2
-    kinds = "--cluster, --persist, --grid and --pipeline"
+    kinds = "--cluster, --persist, --grid, --pipeline and --typed"
     assert f"expected one of {kinds}, got several" in result.stderr
