@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Final, Protocol
 
 import trio
 
-import cqrepl.arrow
 import wire
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.console.output import flush, json_line, write_text
@@ -206,9 +205,11 @@ def answered(orders: Path) -> tuple[int, int, str, list[OrderSignal]]:
     """The number of orders, and of those that do not fit; columns or objects; and the signals."""
     try:
         import polars
+
+        from cqrepl.arrow import to_arrow
     except ImportError:
         return _answered_by_objects(orders)
-    stream = cqrepl.arrow.to_arrow(orders, Order)
+    stream = to_arrow(orders, Order)
     frame = polars.DataFrame(stream)
     dear = (
         frame.filter(polars.col("px") > DEAR)
