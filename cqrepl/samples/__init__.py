@@ -1,0 +1,1 @@
+"""Queues that the demonstrations read."""
