@@ -5,9 +5,7 @@ accepted has to be finished, and once: that is read from the copies on the disk,
 """
 
 import json
-import shutil
 import signal
-import tempfile
 from collections import Counter
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from cqrepl.broker.fields import TaskWords, decode
 from cqrepl.broker.taskboard import Status, TaskTable
 from cqrepl.console.endings import held_back
 from cqrepl.console.output import flush, write_text
+from cqrepl.demofolder import demo_folder
 from cqrepl.demohosts import DemoHosts, cluster_file
 from cqrepl.demonode import BOARD, GROUP, addresses_in
 from cqrepl.net.address import Address
@@ -67,16 +66,11 @@ def run_cluster(seconds: float, keep: Path | None, *, as_json: bool) -> bool:
     Raises:
         OSError: its files cannot be written, or no process be started.
     """
-    folder = Path(tempfile.mkdtemp(prefix="cqrepl-demo-")) if keep is None else keep
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with demo_folder(keep) as folder:
         demo = _Demo(folder, seconds)
         with held_back():
             trio.run(demo.run)
         demo.judge()
-    finally:
-        if keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
     _print_result(demo.result, as_json=as_json)
     return demo.result.is_right
 

@@ -6,10 +6,8 @@ have ended, the two queues are read and compared index by index.
 """
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from cqrepl.console.endings import ending_signals, held_back, let_in
 from cqrepl.console.loglines import port_told
 from cqrepl.console.meter import show_line
 from cqrepl.console.output import flush, write_text
+from cqrepl.demofolder import demo_folder
 from cqrepl.demohosts import raise_interrupt
 from cqrepl.net.address import Address
 from cqrepl.net.listener import listening_port, open_listener, serve
@@ -98,12 +97,8 @@ def run(count: int, size: int, keep: Path | None, *, as_json: bool) -> bool:
         NotAQueue: `keep` is there and not empty.
     """
     check_empty(keep)
-    folder = Path(tempfile.mkdtemp(prefix="cqrepl-demo-")) if keep is None else keep
-    try:
+    with demo_folder(keep) as folder:
         result = _replicate(folder, count, size)
-    finally:
-        if keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
     _print_result(result, as_json=as_json)
     return result.difference is None
 

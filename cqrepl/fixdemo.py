@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
@@ -24,6 +23,7 @@ import trio
 from cqrepl.console.endings import ending_signals, held_back, let_in
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.console.output import flush, write_text
+from cqrepl.demofolder import demo_folder
 from cqrepl.demohosts import free_ports, raise_interrupt
 from cqrepl.fixengine import JVM_OPTIONS, engine_pid, is_running
 from cqrepl.fixfindings import EngineLines, FixFindings, judged, undelivered
@@ -53,16 +53,11 @@ def run_fix(seconds: float, jars: Path, keep: Path | None, *, as_json: bool) -> 
         raise BadArguments(f"expected the store of FIX sessions, {jar} (tools/java/fix), got none")
     if shutil.which("java") is None:
         raise BadArguments("expected a java on the path for FIX engines, got none")
-    folder = Path(tempfile.mkdtemp(prefix="cqrepl-demo-")) if keep is None else keep
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with demo_folder(keep) as folder:
         cluster = FixCluster(folder.resolve(), jar)
         with held_back():
             leaders = trio.run(_kill_hosts, cluster, seconds)
         found = cluster.judge()
-    finally:
-        if keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
     _print_result(found, leaders, as_json=as_json)
     return found.is_right and len(leaders) > 1
 

@@ -8,9 +8,7 @@ written is seen by whom reads with its token; and the database has the same as t
 
 import json
 import random
-import shutil
 import sqlite3
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -24,6 +22,7 @@ import trio
 import cqrepl.grid
 from cqrepl.console.endings import held_back
 from cqrepl.console.output import flush, write_text
+from cqrepl.demofolder import demo_folder
 from cqrepl.demohosts import DemoHosts, cluster_file
 from cqrepl.demonode import addresses_in
 from cqrepl.grid.errors import Conflict, LoaderError, LockTimeout, OutcomeUnknown
@@ -100,15 +99,10 @@ def run_grid(rows: int, seconds: float, keep: Path | None, *, as_json: bool) -> 
     Raises:
         OSError: its files cannot be written, or no process be started.
     """
-    folder = Path(tempfile.mkdtemp(prefix="cqrepl-demo-")) if keep is None else keep
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with demo_folder(keep) as folder:
         demo = _GridDemo(folder, rows - rows % 2, seconds)
         with held_back():
             trio.run(demo.run)
-    finally:
-        if keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
     _print_grid(demo.result, as_json=as_json)
     return demo.result.is_right
 

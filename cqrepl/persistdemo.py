@@ -6,9 +6,7 @@ against the copies on the disk.
 """
 
 import json
-import shutil
 import statistics
-import tempfile
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ import trio
 
 from cqrepl.console.endings import held_back
 from cqrepl.console.output import flush, write_text
+from cqrepl.demofolder import demo_folder
 from cqrepl.demohosts import DemoHosts, cluster_file
 from cqrepl.persist.storage.records import Op, decode_record
 from cqrepl.persist.storage.storagetable import StorageTable
@@ -67,16 +66,11 @@ def run_persist(seconds: float, keep: Path | None, *, as_json: bool) -> bool:
     Raises:
         OSError: its files cannot be written, or no process be started.
     """
-    folder = Path(tempfile.mkdtemp(prefix="cqrepl-demo-")) if keep is None else keep
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with demo_folder(keep) as folder:
         demo = _PersistDemo(folder, seconds)
         with held_back():
             trio.run(demo.run)
         demo.judge()
-    finally:
-        if keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
     _print_findings(demo.result, as_json=as_json)
     return demo.result.is_right
 

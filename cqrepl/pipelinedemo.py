@@ -12,18 +12,18 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Final
 
 import trio
 
 import wire
 from cqrepl.console.output import flush, json_line, write_text
+from cqrepl.demofolder import demo_folder
 from cqrepl.queue import Queue, QueueError
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
@@ -80,7 +80,7 @@ def run_pipeline_demo(count: int, keep: Path | None, *, as_json: bool) -> bool:
     Raises:
         QueueError: the pipeline has not come to an end.
     """
-    with _folder(keep) as folder:
+    with demo_folder(keep and keep.absolute()) as folder:
         result = trio.run(_demonstrate, folder, max(1, count // (4 * _APART)))
     if as_json:
         write_text(json_line(asdict(result)))
@@ -92,16 +92,6 @@ def run_pipeline_demo(count: int, keep: Path | None, *, as_json: bool) -> bool:
         )
     flush()
     return result.is_right
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        yield keep.absolute()
-        return
-    with TemporaryDirectory(prefix="cqrepl-demo-") as folder:
-        yield Path(folder)
 
 
 async def _demonstrate(folder: Path, size: int) -> PipelineResult:

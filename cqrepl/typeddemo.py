@@ -11,9 +11,7 @@ import json
 import shutil
 import subprocess
 import tarfile
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -24,6 +22,7 @@ import trio
 import wire
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.console.output import flush, json_line, write_text
+from cqrepl.demofolder import demo_folder
 from cqrepl.queue import Queue, QueueError
 from wire.text.parse_documents import encode_text
 
@@ -103,7 +102,7 @@ def run_typed(rows: int, jars: Path | None, keep: Path | None, *, as_json: bool)
         QueueError: the Java service has failed.
     """
     java = None if jars is None else JavaProgram(jars)
-    with _folder(keep) as folder:
+    with demo_folder(keep and keep.absolute()) as folder:
         result = _demonstrate(folder, rows, java)
     result.place = None if keep is None else str(folder)
     if as_json:
@@ -160,16 +159,6 @@ async def _run_java(command: list[str]) -> "subprocess.CompletedProcess[bytes]":
         return await trio.run_process(
             command, capture_stdout=True, capture_stderr=True, check=False
         )
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        yield keep.absolute()
-        return
-    with tempfile.TemporaryDirectory(prefix="cqrepl-demo-") as folder:
-        yield Path(folder)
 
 
 def _demonstrate(folder: Path, rows: int, java: JavaProgram | None) -> TypedResult:

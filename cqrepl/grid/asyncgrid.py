@@ -134,12 +134,7 @@ class AsyncSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._session.is_active:  # the block has ended it
-            return
-        if kind is None:
-            await self.commit()
-        else:
-            await self.rollback()
+        await self._call(partial(self._session.__exit__, kind, error, trace))
 
 
 class AsyncMap:

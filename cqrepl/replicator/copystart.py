@@ -24,17 +24,10 @@ def lost_start(path: Path) -> str:
     Raises:
         QueueError, OSError: as `first_index_of`.
     """
-    try:
-        with Queue.open(path) as queue:
-            first = queue.first_index()
-            if first is None:
-                return ""
-            cycle = cycle_of(first, queue.layout.roll_cycle.shift)
-            if not queue.cycles.closed.holds_from(cycle):
-                return ""
-            return f"its copy begins at {format_index(first)}, behind files that were removed"
-    except NotAQueue:
+    first = _first_behind_lost(path)
+    if first is None:
         return ""
+    return f"its copy begins at {format_index(first)}, behind files that were removed"
 
 
 def begins_behind(path: Path, pos: LogPos) -> bool:
@@ -44,7 +37,18 @@ def begins_behind(path: Path, pos: LogPos) -> bool:
     Raises:
         QueueError, OSError: as `first_index_of`.
     """
-    if not lost_start(path):
-        return False
-    first = first_index_of(path)
+    first = _first_behind_lost(path)
     return first is not None and pos.index < first
+
+
+def _first_behind_lost(path: Path) -> Index | None:
+    """The first index of a copy that lacks the start of the queue; else None."""
+    try:
+        with Queue.open(path) as queue:
+            first = queue.first_index()
+            if first is None:
+                return None
+            cycle = cycle_of(first, queue.layout.roll_cycle.shift)
+            return first if queue.cycles.closed.holds_from(cycle) else None
+    except NotAQueue:
+        return None
