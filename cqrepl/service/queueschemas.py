@@ -5,7 +5,6 @@ or not. A queue that is made later gets its schema within seconds.
 """
 
 import logging
-import os
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
@@ -16,6 +15,7 @@ import trio
 
 from cqrepl.net.threads import in_thread
 from cqrepl.queue.files.queuedirectory import holds_queue
+from cqrepl.queue.files.sidefile import replace_side_file
 from cqrepl.typed.schemafile import KEPT_NAME
 
 LOOK_SECONDS: Final = 5.0
@@ -73,7 +73,5 @@ def kept(path: Path, text: str) -> bool:
     file = path / KEPT_NAME
     if not holds_queue(path) or (file.is_file() and file.read_text(errors="replace") == text):
         return False
-    written = path / f".{KEPT_NAME}.new"
-    written.write_text(text, encoding="utf-8")
-    os.replace(written, file)
+    replace_side_file(file, text.encode(), is_synced=True)
     return True
